@@ -1,0 +1,75 @@
+/**
+ * The x-lockgate-* headers: what the edge tells an agent about a request, under its signature.
+ *
+ * Pure names, schema and conversions. It deliberately knows nothing about signing (signature.ts) and does no I/O.
+ */
+import * as z from "zod";
+
+/** Every header with this prefix belongs to the edge: a client's own are stripped, and an agent takes none that is not signed. */
+export const lockgateHeaderPrefix = "x-lockgate-";
+
+/** The names on the wire, lower case. */
+export const lockgateHeaderNames = {
+  requestId: "x-lockgate-request-id",
+  keyId: "x-lockgate-key-id",
+  tenantSalt: "x-lockgate-tenant-salt",
+  deadlineMs: "x-lockgate-deadline",
+} as const;
+
+/** Those that every request carries; the deadline is there only when the client named one. */
+export const requiredLockgateHeaders: readonly string[] = [
+  lockgateHeaderNames.requestId,
+  lockgateHeaderNames.keyId,
+  lockgateHeaderNames.tenantSalt,
+];
+
+const lockgateHeadersSchema = z.strictObject({
+  /** The edge's own id of the request. */
+  requestId: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/),
+  /** The API key's id (never the key), for usage records. */
+  keyId: z.string().regex(/^[A-Za-z0-9._-]{1,64}$/),
+  /** Hex: requests of different tenants share no prefix-cache entry. */
+  tenantSalt: z.string().regex(/^[0-9a-f]{16,64}$/),
+  /** Unix time in ms after which nobody waits for the answer. */
+  deadlineMs: z.number().int().positive().optional(),
+});
+
+/** The four values, parsed. */
+export type LockgateHeaders = Readonly<z.infer<typeof lockgateHeadersSchema>>;
+
+/** True for a header name of the edge's own, in any case. */
+export const isLockgateHeader = (name: string): boolean => name.toLowerCase().startsWith(lockgateHeaderPrefix);
+
+/** The values as header fields, in the order in which they are signed. */
+export const lockgateHeaderFields = (values: LockgateHeaders): [name: string, value: string][] => {
+  const fields: [string, string][] = [
+    [lockgateHeaderNames.requestId, values.requestId],
+    [lockgateHeaderNames.keyId, values.keyId],
+    [lockgateHeaderNames.tenantSalt, values.tenantSalt],
+  ];
+  if (values.deadlineMs !== undefined) fields.push([lockgateHeaderNames.deadlineMs, String(values.deadlineMs)]);
+  return fields;
+};
+
+/**
+ * Reads the values back from header fields; other fields are skipped.
+ * Returns undefined if one is missing, malformed, sent twice or unknown.
+ */
+export const parseLockgateHeaders = (fields: Iterable<readonly [string, string]>): LockgateHeaders | undefined => {
+  const byName = new Map<string, string>();
+  for (const [name, value] of fields) {
+    if (!isLockgateHeader(name)) continue;
+    if (byName.has(name.toLowerCase())) return undefined;
+    byName.set(name.toLowerCase(), value.trim());
+  }
+  const known = Object.entries(lockgateHeaderNames);
+  if (byName.size > known.filter(([, name]) => byName.has(name)).length) return undefined;
+  const deadline = byName.get(lockgateHeaderNames.deadlineMs);
+  const parsed = lockgateHeadersSchema.safeParse({
+    requestId: byName.get(lockgateHeaderNames.requestId),
+    keyId: byName.get(lockgateHeaderNames.keyId),
+    tenantSalt: byName.get(lockgateHeaderNames.tenantSalt),
+    ...(deadline === undefined ? {} : { deadlineMs: /^\d{1,15}$/.test(deadline) ? Number(deadline) : Number.NaN }),
+  });
+  return parsed.success ? parsed.data : undefined;
+};
