@@ -1,0 +1,26 @@
+/**
+ * Reads what the local edge needs from wrangler.toml, so that it runs with the flags that are deployed.
+ *
+ * It takes the entry point and the compatibility settings and leaves the rest to wrangler.
+ */
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { parse } from "smol-toml";
+import { z } from "zod";
+
+/** The repository's root, with a trailing slash. */
+export const repositoryRoot: string = fileURLToPath(new URL("../../", import.meta.url));
+
+const schema = z.object({
+  name: z.string(),
+  main: z.string(),
+  compatibility_date: z.string(),
+  compatibility_flags: z.array(z.string()),
+});
+
+/** The settings of wrangler.toml that decide how the worker runs. */
+export type WranglerConfig = z.infer<typeof schema>;
+
+/** Parses wrangler.toml; throws if it is not there or lacks one of these settings. */
+export const readWranglerConfig = async (): Promise<WranglerConfig> =>
+  schema.parse(parse(await readFile(`${repositoryRoot}wrangler.toml`, "utf8")));

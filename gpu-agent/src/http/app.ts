@@ -1,0 +1,141 @@
+/**
+ * The agent's HTTP API as a route table, in the order a request takes: health, who are you, what do you want. Streams are written straight
+ * to Node's response (chat-completions.ts); everything else is a small JSON answer.
+ */
+import { randomUUID } from "node:crypto";
+import type { HttpBindings } from "@hono/node-server";
+import type { ErrorCode } from "@lockgate/shared-types";
+import { type Context, Hono } from "hono";
+import { authenticate } from "../auth/authenticate.ts";
+import type { LocalKeyCheck } from "../auth/local-key.ts";
+import type { RequestVerifier } from "../auth/verify-request.ts";
+import type { Log } from "../log.ts";
+import type { ServedModel } from "../models/served-model.ts";
+import type { OpenTurn } from "../replicas/owned-turn.ts";
+import type { ReplicaPool } from "../replicas/pool.ts";
+import { chatCompletions } from "./chat-completions.ts";
+import { renderError } from "./errors.ts";
+import { agentStatus } from "./status.ts";
+
+export interface AgentServices {
+  readonly pool: ReplicaPool;
+  /** Ownership scheme of the turns. */
+  readonly open: OpenTurn;
+  readonly model: ServedModel;
+  readonly verifier: RequestVerifier;
+  readonly checkLocalKey: LocalKeyCheck;
+  readonly writeStallMs: number;
+  readonly log: Log;
+  /** True once the agent drains: no new turn is admitted. */
+  readonly draining: () => boolean;
+}
+
+/** Who asked, as the middleware found it. */
+export interface RequestIdentity {
+  /** Internal id: the edge's where one signed, else our own. */
+  readonly requestId: string;
+  /** Tenant's partition of the prefix cache. */
+  readonly salt: string;
+  /** Digest that the body must have; undefined for a local key. */
+  readonly contentDigest: string | undefined;
+}
+
+export interface AgentEnv {
+  readonly Bindings: HttpBindings;
+  readonly Variables: { identity: RequestIdentity };
+}
+
+/** An error answer; the request id goes along once there is one. */
+export const refuse = (
+  c: Context<AgentEnv>,
+  error: { code: ErrorCode; message: string; param?: string | null; retryAfterMs?: number },
+): Response => {
+  const { status, headers, body } = renderError({ param: null, ...error });
+  const identity = c.get("identity") as RequestIdentity | undefined;
+  return new Response(body, {
+    status,
+    headers: { ...headers, ...(identity && { "x-request-id": identity.requestId }) },
+  });
+};
+
+const pairs = (raw: readonly string[]): [string, string][] => {
+  const fields: [string, string][] = [];
+  for (let at = 0; at + 1 < raw.length; at += 2) fields.push([raw[at] as string, raw[at + 1] as string]);
+  return fields;
+};
+
+/** Routes that exist, with the methods they take. */
+const methods: Readonly<Record<string, string>> = {
+  "/healthz": "GET, HEAD",
+  "/readyz": "GET, HEAD",
+  "/v1/models": "GET, HEAD",
+  "/v1/status": "GET, HEAD",
+  "/v1/chat/completions": "POST",
+};
+
+export const createApp = (services: AgentServices): Hono<AgentEnv> => {
+  const { pool, model, log } = services;
+  const app = new Hono<AgentEnv>();
+  const modelObject = { id: model.name, object: "model", created: model.created, owned_by: "lockgate" };
+
+  app.get("/healthz", (c) => c.json({ status: "ok" }));
+  app.get("/readyz", (c) => {
+    const ready = !services.draining() && pool.replicas.some((replica) => replica.engine?.usable);
+    return c.json({ status: ready ? "ready" : "not ready" }, ready ? 200 : 503);
+  });
+
+  app.use("/v1/*", async (c, next) => {
+    const { incoming } = c.env;
+    const caller = await authenticate(
+      services.verifier,
+      services.checkLocalKey,
+      incoming.method ?? "",
+      incoming.url ?? "",
+      pairs(incoming.rawHeaders),
+    );
+    if (!caller.ok) {
+      log("warn", "request_refused", { reason: caller.reason, detail: caller.detail, path: c.req.path });
+      return refuse(c, {
+        code: "invalid_signature",
+        message: "This agent takes requests with a valid signature or its local key.",
+      });
+    }
+    c.set(
+      "identity",
+      caller.kind === "edge"
+        ? {
+            requestId: caller.lockgate.requestId,
+            salt: caller.lockgate.tenantSalt,
+            contentDigest: caller.contentDigest,
+          }
+        : { requestId: `req_${randomUUID()}`, salt: "", contentDigest: undefined },
+    );
+    await next();
+  });
+
+  app.get("/v1/models", (c) => c.json({ object: "list", data: [modelObject] }));
+  app.get("/v1/models/:id{.+}", (c) => {
+    const id = c.req.param("id");
+    if (model.answersTo(id)) return c.json(modelObject);
+    return refuse(c, {
+      code: "model_not_found",
+      message: `The model '${id}' does not exist here. Known: ${model.name}.`,
+      param: "model",
+    });
+  });
+  app.get("/v1/status", (c) => c.json(agentStatus(services)));
+  app.post("/v1/chat/completions", (c) => chatCompletions(c, services));
+
+  app.notFound((c) => {
+    const allowed = methods[c.req.path];
+    if (allowed === undefined) return refuse(c, { code: "not_found", message: `There is no ${c.req.path} here.` });
+    const response = refuse(c, { code: "method_not_allowed", message: `${c.req.path} takes ${allowed}.` });
+    response.headers.set("allow", allowed);
+    return response;
+  });
+  app.onError((error, c) => {
+    log("error", "request_failed", { error: error.stack ?? error.message, path: c.req.path });
+    return refuse(c, { code: "internal_error", message: "The request failed inside the agent." });
+  });
+  return app;
+};

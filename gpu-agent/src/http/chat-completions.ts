@@ -1,0 +1,232 @@
+/**
+ * `POST /v1/chat/completions`: reads and checks the request, takes a place in a replica's queue, and sends what the turn says, as a
+ * stream or as one body. Until the place is taken every failure is a status; afterwards it is an in-stream error or a reset.
+ */
+import { randomUUID } from "node:crypto";
+import type { ServerResponse } from "node:http";
+import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
+import { MAX_BODY_BYTES } from "@lockgate/shared-types";
+import type { Context } from "hono";
+import { QueueFull, ReplicaError } from "../replicas/errors.ts";
+import type { Admission } from "../replicas/pool.ts";
+import { runTurn, type TurnOutcome, type TurnRequest, type TurnSink } from "../turn/run-turn.ts";
+import { type AgentEnv, type AgentServices, type RequestIdentity, refuse } from "./app.ts";
+import { type ChatRequest, parseChatRequest } from "./chat-request.ts";
+import { completionBody, createChunkWriter, type ResponseIdentity, type TurnUsage } from "./chat-response.ts";
+import { ClientStream } from "./client-stream.ts";
+import { renderError } from "./errors.ts";
+import { readBody } from "./read-body.ts";
+import { KEEP_ALIVE_COMMENT, KEEP_ALIVE_INTERVAL_MS, sseHeaders } from "./sse.ts";
+
+/** A plain request commits to 200 after so long without an answer, and sends a space as often. */
+export const PLAIN_KEEP_ALIVE_MS = KEEP_ALIVE_INTERVAL_MS;
+
+interface Prepared {
+  readonly chat: ChatRequest;
+  readonly turn: TurnRequest;
+}
+
+export const chatCompletions = async (c: Context<AgentEnv>, services: AgentServices): Promise<Response> => {
+  const startedMs = performance.now();
+  const identity = c.get("identity");
+  const { incoming, outgoing } = c.env;
+  const prepared = await prepare(c, services, identity);
+  if (prepared instanceof Response) return prepared;
+  if (incoming.destroyed && outgoing.destroyed) return RESPONSE_ALREADY_SENT;
+
+  // The one signal from the client's socket to the native decode.
+  const abort = new AbortController();
+  outgoing.on("close", () => abort.abort());
+
+  let admission: Admission;
+  try {
+    admission = services.pool.admit(prepared.turn.engine, abort.signal);
+  } catch (error) {
+    if (!(error instanceof ReplicaError)) throw error;
+    services.log("warn", "turn_refused", { request: identity.requestId, code: error.code, detail: error.message });
+    return error instanceof QueueFull
+      ? refuse(c, { code: "rate_limit_exceeded", message: "The queue of this model is full. Try again later." })
+      : refuse(c, { code: "overloaded", message: "No replica of this model is ready. Try again later." });
+  }
+
+  const answer: ResponseIdentity = {
+    id: `chatcmpl-${randomUUID()}`,
+    model: services.model.name,
+    created: Math.floor(Date.now() / 1000),
+    systemFingerprint: services.model.fingerprint,
+  };
+  const send = prepared.chat.stream ? sendStream : sendBody;
+  const outcome = await send({ services, prepared, admission, abort, outgoing, answer, identity, startedMs });
+  services.log("info", "turn_ended", {
+    request: identity.requestId,
+    turn: outcome.turn,
+    replica: outcome.replica,
+    outcome: outcome.kind === "failed" ? outcome.code : outcome.kind,
+    ...(outcome.kind === "failed" ? { detail: outcome.detail } : {}),
+    prompt_tokens: prepared.turn.engine.prompt.length,
+    completion_tokens: outcome.completionTokens,
+    generated: outcome.statistics?.generated ?? null,
+    ms: Math.round(performance.now() - startedMs),
+  });
+  return RESPONSE_ALREADY_SENT;
+};
+
+const prepare = async (
+  c: Context<AgentEnv>,
+  services: AgentServices,
+  identity: RequestIdentity,
+): Promise<Prepared | Response> => {
+  const { model } = services;
+  const body = await readBody(c.env.incoming);
+  if (!body.ok) {
+    if (body.why === "cut_short") return RESPONSE_ALREADY_SENT;
+    return refuse(c, { code: "request_too_large", message: `The body is larger than ${MAX_BODY_BYTES} bytes.` });
+  }
+  if (identity.contentDigest !== undefined && !services.verifier.verifyBody(identity.contentDigest, body.bytes)) {
+    services.log("warn", "request_refused", { reason: "bad_digest", request: identity.requestId });
+    return refuse(c, {
+      code: "invalid_signature",
+      message: "This agent takes requests with a valid signature or its local key.",
+    });
+  }
+  if (services.draining())
+    return refuse(c, { code: "overloaded", message: "This agent is shutting down. Try again elsewhere." });
+  const parsed = parseChatRequest(body.bytes);
+  if (!parsed.ok) return refuse(c, parsed.problem);
+  const chat = parsed.request;
+  if (!model.answersTo(chat.model)) {
+    const message = `The model '${chat.model}' does not exist here. Known: ${model.name}.`;
+    return refuse(c, { code: "model_not_found", message, param: "model" });
+  }
+  const tokenized = await model.tokenize(chat.messages);
+  if (!tokenized.ok) return refuse(c, { code: "invalid_value", message: tokenized.message, param: "messages" });
+  const contextTokens = services.pool.contextTokens ?? model.trainedContext;
+  const room = contextTokens - tokenized.prompt.length;
+  if (room < 1) {
+    const message = `The messages have ${tokenized.prompt.length} tokens; this model's context holds ${contextTokens}, one of them for the answer.`;
+    return refuse(c, { code: "context_length_exceeded", message, param: "messages" });
+  }
+  const maxTokens = Math.min(chat.maxTokens ?? room, room);
+  return {
+    chat,
+    turn: {
+      engine: { prompt: tokenized.prompt, maxTokens, sampling: chat.sampling, salt: identity.salt },
+      stops: chat.stops,
+    },
+  };
+};
+
+interface Sending {
+  readonly services: AgentServices;
+  readonly prepared: Prepared;
+  readonly admission: Admission;
+  readonly abort: AbortController;
+  readonly outgoing: ServerResponse;
+  readonly answer: ResponseIdentity;
+  readonly identity: RequestIdentity;
+  readonly startedMs: number;
+}
+
+const turnContext = (services: AgentServices) => ({ pool: services.pool, open: services.open, model: services.model });
+
+const usageOf = (prepared: Prepared, outcome: TurnOutcome): TurnUsage => ({
+  promptTokens: prepared.turn.engine.prompt.length,
+  completionTokens: outcome.completionTokens,
+  cachedTokens: outcome.statistics?.reused ?? 0,
+});
+
+const sendStream = async (sending: Sending): Promise<TurnOutcome> => {
+  const { services, prepared, admission, abort, outgoing, answer, identity, startedMs } = sending;
+  outgoing.writeHead(200, {
+    ...sseHeaders,
+    "x-request-id": identity.requestId,
+    "openai-processing-ms": String(Math.round(performance.now() - startedMs)),
+  });
+  outgoing.flushHeaders();
+  outgoing.socket?.setNoDelay(true);
+  const stream = new ClientStream({
+    response: outgoing,
+    keepAlive: KEEP_ALIVE_COMMENT,
+    keepAliveMs: KEEP_ALIVE_INTERVAL_MS,
+    writeStallMs: services.writeStallMs,
+  });
+  const chunks = createChunkWriter({ ...answer, includeUsage: prepared.chat.includeUsage });
+  let begun = false;
+  const begin = () => {
+    if (!begun) stream.text(chunks.role());
+    begun = true;
+  };
+  const sink: TurnSink = {
+    text: (piece) => {
+      begin();
+      stream.text(chunks.content(piece));
+    },
+    flush: () => stream.flush(),
+  };
+  const outcome = await runTurn(turnContext(services), admission, prepared.turn, abort.signal, sink);
+  if (outcome.kind === "finished") {
+    begin();
+    stream.text(chunks.finish(outcome.reason, outcome.statistics));
+    if (prepared.chat.includeUsage) stream.text(chunks.usage(usageOf(prepared, outcome)));
+    stream.text(chunks.done());
+    stream.end();
+  } else if (outcome.kind === "failed") {
+    stream.text(chunks.error(outcome.code, outcome.message));
+    stream.end();
+  } else stream.reset();
+  return outcome;
+};
+
+const sendBody = async (sending: Sending): Promise<TurnOutcome> => {
+  const { services, prepared, admission, abort, outgoing, answer, identity, startedMs } = sending;
+  const headers = () => ({
+    "content-type": "application/json",
+    "x-request-id": identity.requestId,
+    "openai-processing-ms": String(Math.round(performance.now() - startedMs)),
+  });
+  let text = "";
+  let stream: ClientStream | undefined;
+  const commit = setTimeout(() => {
+    outgoing.writeHead(200, headers());
+    stream = new ClientStream({
+      response: outgoing,
+      keepAlive: " ",
+      keepAliveMs: PLAIN_KEEP_ALIVE_MS,
+      writeStallMs: services.writeStallMs,
+    });
+    stream.text(" ");
+    stream.flush()?.catch(() => {}); // a client that is gone is told by the response's close
+  }, PLAIN_KEEP_ALIVE_MS);
+  const sink: TurnSink = {
+    text: (piece) => {
+      text += piece;
+    },
+    flush: () => undefined,
+  };
+  const outcome = await runTurn(turnContext(services), admission, prepared.turn, abort.signal, sink);
+  clearTimeout(commit);
+  const body =
+    outcome.kind === "finished"
+      ? completionBody({
+          ...answer,
+          text,
+          finishReason: outcome.reason,
+          usage: usageOf(prepared, outcome),
+          statistics: outcome.statistics,
+        })
+      : undefined;
+  if (body !== undefined && stream !== undefined) {
+    stream.text(body);
+    stream.end();
+  } else if (body !== undefined) {
+    outgoing.writeHead(200, { ...headers(), "content-length": Buffer.byteLength(body) });
+    outgoing.end(body);
+  } else if (outcome.kind === "failed" && stream === undefined) {
+    const { code, message } = outcome;
+    const rendered = renderError({ code, message, param: null });
+    outgoing.writeHead(rendered.status, { ...rendered.headers, "x-request-id": identity.requestId });
+    outgoing.end(rendered.body);
+  } else if (stream !== undefined) stream.reset();
+  else outgoing.destroy();
+  return outcome;
+};

@@ -1,0 +1,82 @@
+/**
+ * The model as the agent's own process knows it: name, template, tokenizer and the texts of its tokens. Weights are loaded by the replica
+ * hosts alone; here the vocabulary is.
+ */
+import { basename } from "node:path";
+import { loadModel, type Model } from "@lockgate/native";
+import { type ChatMessage, type ChatTemplate, createChatTemplate } from "../prompt/chat-template.ts";
+import { createPieceTexts, type PieceTexts } from "../prompt/detokenizer.ts";
+
+/** What clients may say instead of the name of the agent's first model. */
+export const DEFAULT_MODEL_NAME = "default";
+
+export type TokenizedPrompt =
+  | { readonly ok: true; readonly prompt: Int32Array }
+  | { readonly ok: false; readonly message: string };
+
+export class ServedModel {
+  readonly name: string;
+  /** Unix time, seconds, at which it was loaded. */
+  readonly created: number;
+  readonly fingerprint: string;
+  readonly pieceTexts: PieceTexts;
+  readonly endTokens: ReadonlySet<number>;
+  readonly trainedContext: number;
+  readonly #model: Model;
+  readonly #template: ChatTemplate;
+
+  private constructor(name: string, created: number, model: Model, template: ChatTemplate) {
+    this.name = name;
+    this.created = created;
+    this.#model = model;
+    this.#template = template;
+    this.fingerprint = `lockgate_${model.info.architecture}_${model.info.parameters}`;
+    this.pieceTexts = createPieceTexts(model.pieces());
+    this.endTokens = new Set(model.info.endTokens);
+    this.trainedContext = model.info.trainedContext;
+  }
+
+  /**
+   * Loads the vocabulary of a GGUF. Rejects with the native module's coded errors, and with a plain Error for a chat template that does
+   * not parse.
+   */
+  static async load(path: string, name: string | undefined, nowMs: number): Promise<ServedModel> {
+    const model = await loadModel({ path, vocabOnly: true });
+    const { chatTemplate, bosText, eosText, specialTexts } = model.info;
+    const made = createChatTemplate({ chatTemplate, bosText, eosText, specialTexts });
+    if (!made.ok)
+      throw Object.assign(new Error(`${path}: the chat template cannot be used: ${made.message}`), {
+        code: "ERR_NOT_A_MODEL",
+      });
+    return new ServedModel(name ?? basename(path, ".gguf"), Math.floor(nowMs / 1000), model, made.template);
+  }
+
+  /** Whether a client that says `name` means this model. */
+  answersTo(name: string): boolean {
+    return name === this.name || name === DEFAULT_MODEL_NAME;
+  }
+
+  /** The token ids of a conversation up to where the answer begins. */
+  async tokenize(messages: readonly ChatMessage[]): Promise<TokenizedPrompt> {
+    const rendered = this.#template.renderPrompt(messages);
+    if (!rendered.ok) return rendered;
+    const parts = await Promise.all(
+      rendered.segments.map((segment, at) =>
+        this.#model.tokenize(segment, { parseSpecial: true, addSpecial: at === 0 && rendered.addSpecial }),
+      ),
+    );
+    const [only] = parts;
+    if (parts.length === 1 && only !== undefined) return { ok: true, prompt: only };
+    const prompt = new Int32Array(parts.reduce((sum, part) => sum + part.length, 0));
+    let at = 0;
+    for (const part of parts) {
+      prompt.set(part, at);
+      at += part.length;
+    }
+    return { ok: true, prompt };
+  }
+
+  async close(): Promise<void> {
+    await this.#model.close();
+  }
+}

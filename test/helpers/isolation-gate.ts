@@ -1,0 +1,292 @@
+/**
+ * The isolation gate: many callers at once, each with an identifier of its own hidden in a prompt of its own length, in every way of
+ * asking and leaving. Afterwards each answer, its usage and its timings are held against the wire log: what that turn's engine really said.
+ *
+ * It judges nothing: it counts what is wrong, and prints the seed that repeats the plan. Clients and plan are here; who serves is not.
+ */
+import { z } from "zod";
+import { expectedAnswers } from "./expected-answers.ts";
+import { seededRandom } from "./seeded-random.ts";
+import type { WireTurn } from "./wire-log.ts";
+
+export interface GatePlan {
+  readonly seed: number;
+  readonly callers: number;
+  readonly turns: number;
+  /** Share of the turns that are cut off by the client, and that read slowly. */
+  readonly disconnects: number;
+  readonly slowReaders: number;
+  /** Called after so many turns have ended, e.g. to kill a replica. */
+  readonly at?: ReadonlyMap<number, () => void>;
+}
+
+export interface GateTarget {
+  readonly url: string;
+  readonly key: string;
+}
+
+/** What one caller got. */
+interface Reply {
+  readonly identifier: string;
+  readonly how: "plain" | "stream" | "stop" | "cut" | "slow";
+  readonly status: number;
+  readonly text: string;
+  readonly finishReason: string | null;
+  readonly usage: Usage | null;
+  readonly timings: Timings | null;
+  /** In-stream error, or the connection broke without one. */
+  readonly failed: boolean;
+}
+
+/** Counts of what must not be; `examples` say the first few in words. */
+export interface GateReport {
+  readonly seed: number;
+  readonly turns: number;
+  readonly complete: number;
+  readonly failed: number;
+  readonly cut: number;
+  readonly emptyReplies: number;
+  readonly wrongAnswers: number;
+  readonly foreignIdentifiers: number;
+  readonly mixedStatistics: number;
+  readonly examples: readonly string[];
+}
+
+const usageSchema = z.object({
+  prompt_tokens: z.number(),
+  completion_tokens: z.number(),
+  total_tokens: z.number(),
+  prompt_tokens_details: z.object({ cached_tokens: z.number() }),
+});
+type Usage = z.infer<typeof usageSchema>;
+const timingsSchema = z.object({
+  prompt_n: z.number(),
+  prompt_ms: z.number(),
+  predicted_n: z.number(),
+  predicted_ms: z.number(),
+  cache_n: z.number(),
+  draft_n: z.number(),
+  draft_n_accepted: z.number(),
+});
+type Timings = z.infer<typeof timingsSchema>;
+
+const choiceSchema = z.object({
+  finish_reason: z.string().nullable(),
+  delta: z.object({ content: z.string().optional() }).optional(),
+  message: z.object({ content: z.string() }).optional(),
+});
+const objectSchema = z.object({
+  choices: z.array(choiceSchema).optional(),
+  usage: usageSchema.nullable().optional(),
+  timings: timingsSchema.nullable().optional(),
+  error: z.unknown().optional(),
+});
+
+const texts = expectedAnswers.filter(({ task, prompt_tokens }) => task === "slot-ticket" && prompt_tokens <= 1000);
+const ticket = /SLOT-\d+-[A-Z]{3}-\d{5}/;
+
+/** `SLOT-7-KQX-13579`: the form that the model's card promises to recall; `serial` makes it unique within a run. */
+const identifierOf = (serial: number, random: () => number): string => {
+  const letters = Array.from({ length: 3 }, () => String.fromCharCode(65 + Math.floor(random() * 26))).join("");
+  const digits = "0123456789".split("");
+  let tail = "";
+  for (let at = 0; at < 5; at++) tail += digits.splice(Math.floor(random() * digits.length), 1)[0];
+  return `SLOT-${serial % 10}-${letters}-${tail}`;
+};
+
+/** How long a slow reader rests between reads, ms. */
+const SLOW_READ_MS = 5;
+/** After this many bytes a client that cuts off does so. */
+const CUT_AFTER_EVENTS = 3;
+
+const absorb = (reply: { -readonly [K in keyof Reply]: Reply[K] }, json: string): void => {
+  const { choices = [], usage, timings, error } = objectSchema.parse(JSON.parse(json));
+  for (const { delta, message, finish_reason } of choices) {
+    reply.text += delta?.content ?? message?.content ?? "";
+    reply.finishReason ??= finish_reason;
+  }
+  reply.usage ??= usage ?? null;
+  reply.timings ??= timings ?? null;
+  if (error !== undefined) reply.failed = true;
+};
+
+const ask = async (target: GateTarget, identifier: string, how: Reply["how"], content: string): Promise<Reply> => {
+  const reply: { -readonly [K in keyof Reply]: Reply[K] } = {
+    identifier,
+    how,
+    status: 0,
+    text: "",
+    finishReason: null,
+    usage: null,
+    timings: null,
+    failed: false,
+  };
+  const abort = new AbortController();
+  const stream = how !== "plain";
+  try {
+    const response = await fetch(`${target.url}/v1/chat/completions`, {
+      method: "POST",
+      signal: abort.signal,
+      headers: { authorization: `Bearer ${target.key}`, "content-type": "application/json" },
+      body: JSON.stringify({
+        model: "default",
+        max_tokens: 48,
+        messages: [{ role: "user", content }],
+        ...(stream ? { stream: true, stream_options: { include_usage: true } } : {}),
+        ...(how === "stop" ? { stop: identifier.slice(-3, -1) } : {}),
+      }),
+    });
+    reply.status = response.status;
+    if (response.status !== 200) {
+      await response.arrayBuffer();
+      reply.failed = true;
+      return reply;
+    }
+    if (!stream) {
+      absorb(reply, await response.text());
+      return reply;
+    }
+    let rest = "";
+    let events = 0;
+    let finished = false;
+    for await (const chunk of (response.body ?? new ReadableStream<Uint8Array>()).pipeThrough(
+      new TextDecoderStream(),
+    )) {
+      const parts = (rest + chunk).split("\n\n");
+      rest = parts.pop() ?? "";
+      for (const event of parts) {
+        if (event === "data: [DONE]") finished = true;
+        else if (event.startsWith("data: ")) absorb(reply, event.slice(6));
+        if (how === "cut" && ++events >= CUT_AFTER_EVENTS) {
+          abort.abort();
+          return reply;
+        }
+      }
+      if (how === "slow") await new Promise((resolve) => setTimeout(resolve, SLOW_READ_MS));
+    }
+    if (!finished) reply.failed = true;
+  } catch {
+    if (how !== "cut") reply.failed = true;
+  }
+  return reply;
+};
+
+/** Runs the plan; `onProgress` hears how many turns have ended. */
+export const runGate = async (target: GateTarget, plan: GatePlan): Promise<readonly Reply[]> => {
+  const random = seededRandom(plan.seed);
+  const replies: Reply[] = [];
+  const used = new Set<string>();
+  let begun = 0;
+  const caller = async (): Promise<void> => {
+    while (begun < plan.turns) {
+      const serial = begun++;
+      let identifier = identifierOf(serial, random);
+      while (used.has(identifier)) identifier = identifierOf(serial, random);
+      used.add(identifier);
+      const draw = random();
+      const source = texts[Math.floor(random() * texts.length)];
+      if (source === undefined) throw new Error("there is no text to hide an identifier in");
+      const how =
+        draw < plan.disconnects
+          ? "cut"
+          : draw < plan.disconnects + plan.slowReaders
+            ? "slow"
+            : draw < plan.disconnects + plan.slowReaders + 0.15
+              ? "stop"
+              : draw < 0.65
+                ? "plain"
+                : "stream";
+      const content = (source.messages[0]?.content ?? "").replace(ticket, identifier);
+      replies.push(await ask(target, identifier, how, content));
+      plan.at?.get(replies.length)?.();
+    }
+  };
+  await Promise.all(Array.from({ length: plan.callers }, caller));
+  return replies;
+};
+
+/** Holds replies against the turns of the wire log. `textOf` turns token ids into text. */
+export const judgeGate = (
+  seed: number,
+  replies: readonly Reply[],
+  wire: readonly WireTurn[],
+  textOf: (ids: readonly number[]) => string,
+): GateReport => {
+  const turnsOf = new Map<string, WireTurn[]>();
+  for (const turn of wire) {
+    const identifier = ticket.exec(textOf(turn.promptIds))?.[0];
+    if (identifier !== undefined) turnsOf.set(identifier, [...(turnsOf.get(identifier) ?? []), turn]);
+  }
+  const all = new Set(replies.map(({ identifier }) => identifier));
+  const counts = {
+    complete: 0,
+    failed: 0,
+    cut: 0,
+    emptyReplies: 0,
+    wrongAnswers: 0,
+    foreignIdentifiers: 0,
+    mixedStatistics: 0,
+  };
+  const examples: string[] = [];
+  const wrong = (what: keyof typeof counts, reply: Reply, why: string) => {
+    counts[what]++;
+    if (examples.length < 10) examples.push(`${what}: ${reply.how} ${reply.identifier}: ${why}`);
+  };
+  for (const reply of replies) {
+    const foreign = [...reply.text.matchAll(/SLOT-\d+-[A-Z]{3}-\d{5}/g)].find(
+      ([found]) => found !== reply.identifier && all.has(found),
+    );
+    if (foreign !== undefined) wrong("foreignIdentifiers", reply, `it holds ${foreign[0]}`);
+    if (reply.how === "cut") {
+      counts.cut++;
+      if (!reply.identifier.startsWith(reply.text)) wrong("wrongAnswers", reply, `it began with '${reply.text}'`);
+      continue;
+    }
+    if (reply.failed) {
+      counts.failed++;
+      continue;
+    }
+    counts.complete++;
+    const expected =
+      reply.how === "stop"
+        ? reply.identifier.slice(0, reply.identifier.indexOf(reply.identifier.slice(-3, -1)))
+        : reply.identifier;
+    if (reply.text === "") wrong("emptyReplies", reply, `finish ${reply.finishReason}`);
+    else if (reply.text !== expected) wrong("wrongAnswers", reply, `'${reply.text}'`);
+    const fault = statisticsFault(reply, turnsOf.get(reply.identifier)?.at(-1));
+    if (fault !== undefined) wrong("mixedStatistics", reply, fault);
+  }
+  return { seed, turns: replies.length, ...counts, examples };
+};
+
+/** What in a reply's figures is not its own turn's; undefined when all is. */
+const statisticsFault = ({ usage, timings, how }: Reply, turn: WireTurn | undefined): string | undefined => {
+  if (turn === undefined) return "no turn in the wire log holds its identifier";
+  const { done } = turn;
+  if (done === null) return "its turn has no DONE";
+  if (usage === null || timings === null) return "it has no usage or no timings";
+  const own = {
+    prompt_n: done.promptRead,
+    prompt_ms: done.promptMs,
+    predicted_n: done.generated,
+    predicted_ms: done.decodeMs,
+    cache_n: done.reused,
+    draft_n: done.draftsOffered,
+    draft_n_accepted: done.draftsAccepted,
+  };
+  for (const [name, value] of Object.entries(own)) {
+    const told = timings[name as keyof Timings];
+    if (told !== value) return `timings.${name} is ${told}, its DONE says ${value}`;
+  }
+  if (usage.prompt_tokens !== turn.promptIds.length)
+    return `prompt_tokens ${usage.prompt_tokens}, sent ${turn.promptIds.length}`;
+  if (usage.prompt_tokens !== done.promptTokens)
+    return `prompt_tokens ${usage.prompt_tokens}, DONE says ${done.promptTokens}`;
+  if (usage.prompt_tokens_details.cached_tokens !== done.reused) return "cached_tokens is not its DONE's";
+  if (usage.total_tokens !== usage.prompt_tokens + usage.completion_tokens) return "total_tokens is not the sum";
+  const natural = how !== "stop";
+  if (natural ? usage.completion_tokens !== done.generated : usage.completion_tokens > done.generated) {
+    return `completion_tokens ${usage.completion_tokens}, DONE says ${done.generated}`;
+  }
+  return undefined;
+};
