@@ -1,0 +1,132 @@
+/**
+ * The isolation gate on the real model, through the real edge: every caller gets its own answer and its own figures, whatever the others
+ * do. Then the same gate on the faulty subjects, where it must find what they are known for.
+ */
+import { fileURLToPath } from "node:url";
+import test, { type ExecutionContext } from "ava";
+import { atRest, startAgentUnderTest } from "../helpers/agent-process.ts";
+import { startEdgeBefore } from "../helpers/edge-before-agent.ts";
+import { type GatePlan, type GateReport, judgeGate, runGate } from "../helpers/isolation-gate.ts";
+import { loadModelText } from "../helpers/model-text.ts";
+import { pickSeed } from "../helpers/seeded-random.ts";
+
+const faultyAgent = fileURLToPath(new URL("../helpers/faulty-agent.ts", import.meta.url));
+const seed = pickSeed();
+
+let textOf: (ids: readonly number[]) => string;
+test.before(async () => {
+  textOf = await loadModelText();
+});
+
+/** Starts agent and edge, runs the plan through the edge, and judges it when all is at rest. */
+const runThroughEdge = async (
+  t: ExecutionContext,
+  slots: number,
+  plan: GatePlan,
+  killReplicas = false,
+): Promise<GateReport> => {
+  const agent = await startAgentUnderTest([
+    "--replicas",
+    "2",
+    "--slots",
+    String(slots),
+    "--heal-cooldown",
+    "1",
+    "--log-level",
+    "error",
+  ]);
+  const edge = await startEdgeBefore(agent);
+  try {
+    const killOne = () => {
+      void agent.status().then(({ replicas }) => {
+        const alive = replicas.filter(({ state, pid }) => state === "ready" && pid !== null);
+        const victim = alive[alive.length - 1];
+        if (alive.length > 1 && victim?.pid) process.kill(victim.pid, "SIGKILL");
+      });
+    };
+    const at = killReplicas
+      ? new Map(Array.from({ length: 5 }, (_, kill) => [Math.floor(((kill + 1) * plan.turns) / 6), killOne]))
+      : new Map();
+    const replies = await runGate(edge, { ...plan, at });
+    await agent.until(atRest, "rest after the gate");
+    const report = judgeGate(plan.seed, replies, agent.wire(), textOf);
+    t.log(JSON.stringify({ slots, callers: plan.callers, killReplicas, ...report }));
+    return report;
+  } finally {
+    await edge.stop();
+    t.is(await agent.stop(), 0);
+  }
+};
+
+const assertClean = (t: ExecutionContext, report: GateReport): void => {
+  const { emptyReplies, wrongAnswers, foreignIdentifiers, mixedStatistics, examples } = report;
+  t.deepEqual(
+    { emptyReplies, wrongAnswers, foreignIdentifiers, mixedStatistics },
+    { emptyReplies: 0, wrongAnswers: 0, foreignIdentifiers: 0, mixedStatistics: 0 },
+    examples.join("\n"),
+  );
+};
+
+for (const slots of [1, 4]) {
+  for (const callers of [4, 16, 64]) {
+    test.serial(`${callers} callers, ${slots} slots: every answer and every figure is the caller's own`, async (t) => {
+      t.timeout(300_000);
+      const report = await runThroughEdge(t, slots, {
+        seed: seed + callers + slots,
+        callers,
+        turns: 400,
+        disconnects: 0.15,
+        slowReaders: 0.05,
+      });
+      assertClean(t, report);
+      t.is(report.failed, 0, report.examples.join("\n"));
+    });
+  }
+  test.serial(
+    `replicas are killed in between, ${slots} slots: a typed failure or the right answer, never another's`,
+    async (t) => {
+      t.timeout(300_000);
+      const report = await runThroughEdge(
+        t,
+        slots,
+        { seed: seed + 1000 + slots, callers: 16, turns: 400, disconnects: 0.1, slowReaders: 0.05 },
+        true,
+      );
+      assertClean(t, report);
+      t.true(report.complete > 200, `complete ${report.complete}`);
+    },
+  );
+}
+
+/** The gate on a faulty subject, straight at the agent. */
+const runFaulty = async (t: ExecutionContext, subject: string): Promise<GateReport> => {
+  const agent = await startAgentUnderTest(["--replicas", "2", "--heal-cooldown", "1", "--log-level", "error"], {
+    script: faultyAgent,
+    words: [subject, String(seed), "serve"],
+  });
+  try {
+    const replies = await runGate(
+      { url: agent.url, key: agent.localKey },
+      { seed, callers: 16, turns: 300, disconnects: 0.15, slowReaders: 0 },
+    );
+    const report = judgeGate(seed, replies, agent.wire(), textOf);
+    t.log(JSON.stringify({ subject, ...report }));
+    return report;
+  } finally {
+    agent.child.kill("SIGKILL");
+    await agent.exited;
+  }
+};
+
+test.serial("the gate bites: close-only mixes statistics", async (t) => {
+  t.timeout(300_000);
+  const report = await runFaulty(t, "close-only");
+  t.true(report.mixedStatistics > 0);
+});
+
+test.serial("the gate bites: original mixes statistics and gives empty replies", async (t) => {
+  t.timeout(300_000);
+  const report = await runFaulty(t, "original");
+  t.true(report.mixedStatistics > 0);
+  t.true(report.emptyReplies > 0);
+});
