@@ -1,11 +1,11 @@
 /** Starts a program, keeps what it prints, and ends it with the test. Nothing here knows which program it is. */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface, type Interface } from "node:readline";
 import { text } from "node:stream/consumers";
 
 export interface Started {
-  readonly child: ChildProcess;
+  readonly child: ChildProcessWithoutNullStreams;
   readonly stdout: Interface;
   /** Everything on stderr, once the program ended. */
   readonly stderr: Promise<string>;

@@ -1,15 +1,12 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
-import { createInterface } from "node:readline";
-import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import { z } from "zod";
 import { untilGone } from "../helpers/edge-worker-processes.ts";
-
-process.once("disconnect", () => process.exit(1));
+import { type Started, startScript } from "../helpers/processes.ts";
 
 const script = fileURLToPath(new URL("../../edge/local/start.ts", import.meta.url));
 
@@ -27,24 +24,14 @@ const readySchema = z.strictObject({
 });
 type Ready = z.infer<typeof readySchema>;
 
-/** The starter with free ports; its stdin is closed with the test process, its stderr is kept. */
-const start = (...words: string[]) => {
-  const child = spawn(process.execPath, [script, ...words], { stdio: ["ignore", "pipe", "pipe"] });
-  return { child, stderr: text(child.stderr), exited: once(child, "exit").then(([code]) => code as number | null) };
-};
+const start = (...words: string[]): Started => startScript(script, words);
 
-const startReady = async (
-  ...words: string[]
-): Promise<ReturnType<typeof start> & { ready: Ready; lines: string[] }> => {
+const startReady = async (...words: string[]): Promise<Started & { ready: Ready; lines: string[] }> => {
   const started = start("--json", "--port", "0", "--agent-port", "0", ...words);
   const lines: string[] = [];
-  const reader = createInterface({ input: started.child.stdout });
-  reader.on("line", (line) => lines.push(line));
-  await Promise.race([
-    once(reader, "line"),
-    started.exited.then(async (code) => Promise.reject(new Error(`exit ${code}: ${await started.stderr}`))),
-  ]);
-  return { ...started, ready: readySchema.parse(JSON.parse(lines[0] ?? "")), lines };
+  started.stdout.on("line", (line) => lines.push(line));
+  const ready = readySchema.parse(JSON.parse(await started.firstLine));
+  return { ...started, ready, lines };
 };
 
 const allPids = ({ pids }: Ready): number[] => [...pids.edge, pids.agent, ...pids.replicas, pids.start];
@@ -160,9 +147,10 @@ test.serial("an unknown flag is one clear line and 64; help is on stdout and 0",
   t.is(await unknown.exited, 64);
   t.is((await unknown.stderr).trim(), "error: unknown option '--nope'");
   const help = start("--help");
-  const printed = await text(help.child.stdout);
+  const printed: string[] = [];
+  help.stdout.on("line", (line) => printed.push(line));
   t.is(await help.exited, 0);
   for (const flag of ["--port", "--agent-port", "--replicas", "--slots", "--model", "--wire-log", "--json"]) {
-    t.true(printed.includes(flag), flag);
+    t.true(printed.join("\n").includes(flag), flag);
   }
 });

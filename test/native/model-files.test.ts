@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadModel } from "@lockgate/native";
 import test from "ava";
-import { readLayout } from "./gguf.ts";
+import { readLayout } from "../helpers/gguf.ts";
 import { ask, Bench, codeOf, finished, MODEL_PATH, outcomeOf } from "./support.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "lockgate-gguf-"));

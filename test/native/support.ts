@@ -2,32 +2,15 @@
  * What the native tests share: the built-in model, its expected answers, and a decoder whose turns are promises.
  * Every turn's events are checked against the order that the contract promises, so each test checks it in passing.
  */
-import { readFileSync } from "node:fs";
 import type { Decoder, DecoderEvent, DecoderOptions, Model, TurnOptions, TurnStatistics } from "@lockgate/native";
 import { loadModel } from "@lockgate/native";
-import { z } from "zod";
+import { type ExpectedAnswer, expectedAnswers } from "../helpers/expected-answers.ts";
+
+export const answers = expectedAnswers;
 
 export const MODEL_PATH = new URL("../../gpu-agent/models/tiny-atlas-3m-q8_0.gguf", import.meta.url).pathname;
 
-const messageSchema = z.object({ role: z.string(), content: z.string() });
-const answersSchema = z.object({
-  items: z.array(
-    z.object({
-      id: z.string(),
-      prompt_tokens: z.number(),
-      expected_tokens: z.number(),
-      max_tokens: z.number(),
-      messages: z.array(messageSchema),
-      expected: z.string(),
-    }),
-  ),
-});
-
-export type Message = z.infer<typeof messageSchema>;
-
-export const answers = answersSchema.parse(
-  JSON.parse(readFileSync(new URL("../fixtures/expected-answers.json", import.meta.url), "utf8")),
-).items;
+export type Message = ExpectedAnswer["messages"][number];
 
 /** ChatML, as the built-in model's own template renders it. */
 export function renderChat(messages: readonly Message[]): string {

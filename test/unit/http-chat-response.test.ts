@@ -67,7 +67,11 @@ test("role, content and finish chunks have OpenAI's shape", (t) => {
   });
   t.deepEqual(dataOf(chunks.content("Hi")), { ...head, choices: choice({ content: "Hi" }, null) });
   t.deepEqual(dataOf(chunks.finish("stop", statistics)), { ...head, choices: choice({}, "stop"), timings });
-  t.deepEqual(dataOf(chunks.finish("length", null)), { ...head, choices: choice({}, "length") });
+  t.deepEqual(dataOf(chunks.finish("length", null)), {
+    ...head,
+    choices: choice({}, "length"),
+    timings: null,
+  });
   t.is(chunks.done(), "data: [DONE]\n\n");
 });
 
@@ -79,7 +83,12 @@ test("with include_usage every chunk says usage null and the usage chunk has no 
     choices: choice({ role: "assistant", content: "", refusal: null }, null),
     usage: null,
   });
-  t.deepEqual(dataOf(chunks.finish("stop", null)), { ...head, choices: choice({}, "stop"), usage: null });
+  t.deepEqual(dataOf(chunks.finish("stop", null)), {
+    ...head,
+    choices: choice({}, "stop"),
+    usage: null,
+    timings: null,
+  });
   t.deepEqual(dataOf(chunks.usage(usage)), {
     ...head,
     choices: [],
@@ -115,7 +124,7 @@ test("an error event has the body of an error answer", (t) => {
   });
 });
 
-test("a plain answer has OpenAI's shape, and no timings without statistics", (t) => {
+test("a plain answer has OpenAI's shape; without statistics its timings are null", (t) => {
   const body = { ...identity, text: "Hi", finishReason: "stop" as const, usage, statistics: null };
   const expected = {
     ...head,
@@ -125,7 +134,7 @@ test("a plain answer has OpenAI's shape, and no timings without statistics", (t)
     ],
     usage: { prompt_tokens: 21, completion_tokens: 9, total_tokens: 30, prompt_tokens_details: { cached_tokens: 16 } },
   };
-  t.deepEqual(JSON.parse(completionBody(body)), expected);
+  t.deepEqual(JSON.parse(completionBody(body)), { ...expected, timings: null });
   t.deepEqual(JSON.parse(completionBody({ ...body, statistics })), { ...expected, timings });
 });
 

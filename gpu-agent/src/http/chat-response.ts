@@ -56,19 +56,17 @@ const usageBody = ({ promptTokens, completionTokens, cachedTokens }: TurnUsage):
   prompt_tokens_details: { cached_tokens: cachedTokens },
 });
 
-const timingsBody = (statistics: DoneStatistics): Timings => ({
-  prompt_n: statistics.promptRead,
-  prompt_ms: statistics.promptMs,
-  predicted_n: statistics.generated,
-  predicted_ms: statistics.decodeMs,
-  cache_n: statistics.reused,
-  draft_n: statistics.draftsOffered,
-  draft_n_accepted: statistics.draftsAccepted,
-});
-
-/** The field to spread into an answer: absent for a turn that has no DONE. */
-const timingsField = (statistics: DoneStatistics | null): { readonly timings?: Timings } =>
-  statistics === null ? {} : { timings: timingsBody(statistics) };
+/** A turn without a DONE has no timings, and says so. */
+const timingsBody = (statistics: DoneStatistics | null): Timings | null =>
+  statistics && {
+    prompt_n: statistics.promptRead,
+    prompt_ms: statistics.promptMs,
+    predicted_n: statistics.generated,
+    predicted_ms: statistics.decodeMs,
+    cache_n: statistics.reused,
+    draft_n: statistics.draftsOffered,
+    draft_n_accepted: statistics.draftsAccepted,
+  };
 
 const objectHead = ({ id, model, created, systemFingerprint }: ResponseIdentity, object: string) => ({
   id,
@@ -98,7 +96,7 @@ export const completionBody = (
       },
     ],
     usage: usageBody(answer.usage),
-    ...timingsField(answer.statistics),
+    timings: timingsBody(answer.statistics),
   });
 
 /** Writes the events of one stream; each method returns one complete event. Order: role, content…, finish, usage if asked for, done. */
@@ -141,7 +139,7 @@ export const createChunkWriter = (options: ResponseIdentity & { readonly include
   return {
     role: () => chunk({ role: "assistant", content: "", refusal: null }, null),
     content: (text) => before + JSON.stringify(text) + after,
-    finish: (reason, statistics) => chunk({}, reason, timingsField(statistics)),
+    finish: (reason, statistics) => chunk({}, reason, { timings: timingsBody(statistics) }),
     usage: (usage) => dataEvent(JSON.stringify({ ...head, choices: [], usage: usageBody(usage) })),
     error: (code, message) => dataEvent(JSON.stringify(openAiErrorBody(code, message))),
     done: () => DONE_EVENT,

@@ -47,10 +47,13 @@ class Owner {
     if (this.#mailbox.length >= MAILBOX_REQUESTS)
       throw new QueueFull(`all ${MAILBOX_REQUESTS} places of the owner are taken`);
     this.#mailbox.push(job);
-    job.signal.addEventListener("abort", () => {
+    const onAbort = () => {
       job.stop.abort(job.signal.reason);
       void this.#drop(job);
-    });
+    };
+    job.signal.addEventListener("abort", onAbort);
+    const forget = () => job.signal.removeEventListener("abort", onAbort);
+    job.finished.promise.then(forget, forget);
     if (this.#working < this.#slots) void this.#work();
   }
 

@@ -2,8 +2,7 @@
 import { type OpenTurn, openOwnedTurn } from "../../replicas/owned-turn.ts";
 import { openScopedTurn } from "../scheme-b.ts";
 import { createOwners } from "../scheme-c.ts";
-import { createCloseOnly } from "./close-only.ts";
-import { createOriginal } from "./original.ts";
+import { createCloseOnly, createOriginal } from "./faulty-turn.ts";
 
 export const subjectNames = ["original", "close-only", "A", "B", "C"] as const;
 
