@@ -6,13 +6,7 @@
 
 /** 128 bits: no two requests ever share an id. */
 export const REQUEST_ID_BYTES = 16;
-/** What of a client's own id goes to the log. */
-const MAX_CLIENT_ID_CHARS = 64;
 
 /** `req_` and the bytes in hex. */
 export const requestIdOf = (random: Uint8Array): string =>
   `req_${[...random].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
-
-/** The client's x-request-id, made safe for a log line; undefined if there is none. */
-export const clientRequestId = (header: string | null): string | undefined =>
-  header?.replaceAll(/[^\x21-\x7e]/g, "?").slice(0, MAX_CLIENT_ID_CHARS);

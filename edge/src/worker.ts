@@ -3,17 +3,18 @@
  *
  * It holds no state, opens no stream and re-writes no byte of an answer. Limits and accounting are not here yet.
  */
-import { contentDigest } from "@lockgate/shared-types";
+import { clientRequestId, contentDigest } from "@lockgate/shared-types";
 import { type Context, Hono } from "hono";
 import { admitByKeyHashes } from "./admit/key-hashes.ts";
 import { type Env, loadConfig } from "./config.ts";
 import { errorResponse } from "./errors.ts";
 import { logError, logInfo, type RequestNames } from "./log.ts";
-import { clientRequestId, REQUEST_ID_BYTES, requestIdOf } from "./request-id.ts";
+import { REQUEST_ID_BYTES, requestIdOf } from "./request-id.ts";
 import { deadlineMs } from "./upstream/deadline.ts";
 import { forward } from "./upstream/forward.ts";
 import { isPlainJson } from "./upstream/media-type.ts";
 import { type BodyResult, discardBody, readBody } from "./upstream/read-body.ts";
+import { traceFields } from "./upstream/trace-fields.ts";
 
 interface Route {
   Bindings: Env;
@@ -51,6 +52,7 @@ const pass = async (context: Context<Route>): Promise<Response> => {
       method: request.method,
       target: `${url.pathname}${url.search}`,
       accept: request.headers.get("accept"),
+      trace: traceFields(request.headers),
       body: body.bytes,
       contentDigest: await contentDigest(body.bytes),
       // The only x-lockgate-* headers that reach an agent: a client's own are never copied.
@@ -84,7 +86,7 @@ const edge = new Hono<Route>({ getPath: (request) => new URL(request.url).pathna
 edge.use(async (context, next) => {
   context.set("names", {
     requestId: requestIdOf(crypto.getRandomValues(new Uint8Array(REQUEST_ID_BYTES))),
-    clientRequestId: clientRequestId(context.req.header("x-request-id") ?? null),
+    clientRequestId: clientRequestId(context.req.header("x-request-id")),
   });
   await next();
   if (context.res.status >= 400) await discardBody(context.req.raw);

@@ -1,6 +1,14 @@
 /** The `gpu-agent` command: picks the sub-command, builds a missing addon first, and is the only place that ends the process. */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { addConfigCommand } from "./cli/config-schema.ts";
+import type { CliContext } from "./cli/context.ts";
+import { addDoctorCommand } from "./cli/doctor.ts";
+import { exitCodeHelp } from "./cli/exit-code-help.ts";
+import { addKeysCommand } from "./cli/keys.ts";
+import { addModelsCommand } from "./cli/models.ts";
+import { addBenchCommand, addReplayCommand, addScriptedEngineCommand } from "./cli/ownership.ts";
+import { addStatusCommand } from "./cli/status.ts";
 import { addServeCommand, createProgram, runProgram } from "./config/command-line.ts";
 import { resolveServeConfig } from "./config/load-serve-config.ts";
 import { addReplicaHostCommand } from "./host/host-command.ts";
@@ -10,19 +18,33 @@ const packageRoot = new URL("../", import.meta.url);
 const { version } = JSON.parse(readFileSync(new URL("package.json", packageRoot), "utf8")) as { version: string };
 const builtInModelPath = fileURLToPath(new URL("models/tiny-atlas-3m-q8_0.gguf", packageRoot));
 
+// A terminal or a pipe that is gone takes no words any more; that is no reason for turns to end.
+for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 const writeOut = (text: string) => void process.stdout.write(text);
 const writeError = (text: string) => void process.stderr.write(text);
 
 const main = async (words: readonly string[]): Promise<number> => {
   let exitCode = 0;
-  const program = createProgram({ version, writeOut, writeError });
+  const program = createProgram({ version, writeOut, writeError }).addHelpText("afterAll", exitCodeHelp());
+  const context: CliContext = {
+    env: process.env,
+    writeOut,
+    writeError,
+    endWith: (code) => {
+      exitCode = code;
+    },
+    packageRoot,
+    builtInModelPath,
+  };
 
   addServeCommand(program, async (flags) => {
-    const resolved = resolveServeConfig(flags, {
-      env: process.env,
-      readFile: (path) => readFileSync(path, "utf8"),
-      builtInModelPath,
-    });
+    const readConfig = () =>
+      resolveServeConfig(flags, {
+        env: process.env,
+        readFile: (path) => readFileSync(path, "utf8"),
+        builtInModelPath,
+      });
+    const resolved = readConfig();
     if (!resolved.ok) {
       writeError(`gpu-agent: ${resolved.message}\n`);
       exitCode = resolved.exitCode;
@@ -34,7 +56,7 @@ const main = async (words: readonly string[]): Promise<number> => {
       import("./serve.ts"),
       import("./replicas/owned-turn.ts"),
     ]);
-    exitCode = await serve(resolved.config, { writeOut, writeError }, { open: openOwnedTurn });
+    exitCode = await serve(resolved.config, { writeOut, writeError }, { open: openOwnedTurn }, readConfig);
   });
 
   addReplicaHostCommand(program, async (options) => {
@@ -42,33 +64,14 @@ const main = async (words: readonly string[]): Promise<number> => {
     exitCode = await runReplicaHost(options);
   });
 
-  program
-    .command("replay")
-    .description("Run the ownership contracts against every scheme and faulty subject; no model, no GPU.")
-    .requiredOption("--output <DIR>", "a directory that does not exist yet, for logs and summary.json")
-    .action(async ({ output }: { output: string }) => {
-      const { runReplay } = await import("./ownership/replay.ts");
-      exitCode = await runReplay(output, { writeOut, writeError });
-    });
-
-  const bench = program.command("bench").description("Measure the agent's own overhead.");
-  bench
-    .command("control")
-    .description("What reader, pump, lock and scheme cost a turn, against a plain Python pump; no model.")
-    .option("--json <FILE>", "write the figures here too")
-    .action(async ({ json }: { json?: string }) => {
-      const { runControlBench } = await import("./ownership/bench-control.ts");
-      exitCode = await runControlBench(json, { writeOut, writeError });
-    });
-
-  program
-    .command("scripted-engine", { hidden: true })
-    .description("The simulated engine of the ownership contracts.")
-    .requiredOption("--script <JSON>")
-    .action(async ({ script }: { script: string }) => {
-      const { runScriptedEngine } = await import("./ownership/scripted-engine-process.ts");
-      await runScriptedEngine(script);
-    });
+  addDoctorCommand(program, context);
+  addModelsCommand(program, context);
+  addKeysCommand(program, context);
+  addStatusCommand(program, context);
+  addConfigCommand(program, context);
+  addReplayCommand(program, context);
+  addBenchCommand(program, context);
+  addScriptedEngineCommand(program);
 
   return (await runProgram(program, words)) ?? exitCode;
 };

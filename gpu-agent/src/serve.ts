@@ -2,31 +2,39 @@
  * `gpu-agent serve` from configuration to exit: loads the vocabulary, starts the replicas, listens, and on a signal drains and ends.
  * Returns an exit code; only the CLI ends the process.
  */
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { isatty } from "node:tty";
 import { getRequestListener } from "@hono/node-server";
-import { createLocalKeyCheck } from "./auth/local-key.ts";
-import { createRequestVerifier } from "./auth/verify-request.ts";
 import { exitCodes } from "./config/exit-codes.ts";
-import type { ServeConfig } from "./config/load-serve-config.ts";
+import type { ServeConfig, ServeConfigResult } from "./config/load-serve-config.ts";
 import { LOCAL_KEY_VARIABLE, SIGNING_KEYS_VARIABLE } from "./config/secrets.ts";
-import { hostArguments } from "./host/host-command.ts";
+import { engineStart, exitCodeOfStart } from "./host/engine-start.ts";
 import { exitCodeOfNativeError } from "./host/replica-host.ts";
 import { createApp } from "./http/app.ts";
-import { createLog, type Log } from "./log.ts";
+import { listen } from "./http/listen.ts";
+import { LiveConfig } from "./live-config.ts";
+import type { Log } from "./log.ts";
+import { AgentMetrics } from "./metrics/agent-metrics.ts";
+import { openMetricsServer } from "./metrics/metrics-server.ts";
 import { gpuNames } from "./models/devices.ts";
 import { ServedModel } from "./models/served-model.ts";
-import { parseCoreList, placeCores, placeDevices } from "./placement.ts";
+import { placeCores, placeDevices } from "./placement.ts";
 import { systemClock } from "./replicas/clock.ts";
 import type { SpawnEngine } from "./replicas/engine.ts";
 import { spawnEngineProcess } from "./replicas/engine-process.ts";
 import { StartFailed } from "./replicas/errors.ts";
-import { defaultReplicaLimits } from "./replicas/limits.ts";
+import { defaultReplicaLimits, type ReplicaLimits } from "./replicas/limits.ts";
 import type { OpenTurn } from "./replicas/owned-turn.ts";
 import { ReplicaPool } from "./replicas/pool.ts";
+import { cpuTimeMs } from "./replicas/process-cpu.ts";
 import { Replica, type ReplicaOptions } from "./replicas/replica.ts";
+import type { LifeState } from "./replicas/replica-state.ts";
 import { openWireLog } from "./replicas/wire-log.ts";
+import { readAllowedCpus, readPhysicalCores } from "./topology.ts";
+import { AdmissionQueue } from "./turn/admission-queue.ts";
+import { Pace } from "./turn/pace.ts";
+import { openUsage } from "./usage/open-usage.ts";
 
 /** Idle connections stay open longer than an edge keeps them (a shorter time loses requests that meet the close). */
 const KEEP_ALIVE_TIMEOUT_MS = 90_000;
@@ -54,13 +62,16 @@ export const serve = async (
   config: ServeConfig,
   terminal: ServeTerminal,
   composition: ServeComposition,
+  /** Reads the configuration anew at SIGHUP; absent: there is nothing to read. */
+  readAgain?: () => ServeConfigResult,
 ): Promise<number> => {
   const fail = (exitCode: number, message: string): number => {
     terminal.writeError(`gpu-agent: ${message}\n`);
     return exitCode;
   };
-  const log = createLog(config.logLevel, terminal.writeError);
   const startedAtMs = Date.now();
+  const live = new LiveConfig(config, startedAtMs, terminal.writeError);
+  const { log } = live;
 
   let model: ServedModel;
   try {
@@ -68,48 +79,103 @@ export const serve = async (
   } catch (error) {
     return fail(exitCodeOfNativeError(error), (error as Error).message);
   }
-  const placement = placeDevices(config.replicas, config.devices, gpuNames());
+  // Which GPUs another engine can use is not ours to guess.
+  const gpus = config.engineCommand === undefined ? gpuNames() : undefined;
+  const placement = placeDevices(config.replicas, config.devices, gpus ?? []);
   if (!placement.ok) return fail(exitCodes.usage, placement.message);
 
+  const metering = await openUsage(config, () => live.config.signingKeys, log);
+  if (!metering.ok) {
+    await model.close();
+    return fail(metering.exitCode, metering.message);
+  }
+  const { usage } = metering;
+
   let draining = false;
-  const { pool, stderrOf } = startReplicas(config, placement.devices, composition, log);
+  let atOnce = false;
+  let dispatch = () => {};
+  const metrics = new AgentMetrics(config.replicas);
+  const { pool, stderrOf } = startReplicas(config, placement.devices, gpus, composition, log, metrics, () =>
+    dispatch(),
+  );
+  const pace = new Pace();
+  const queue = new AdmissionQueue({ pool, clock: systemClock, pace, maxWaiting: config.maxWaitingTurns });
+  dispatch = () => queue.dispatch();
+  metrics.watch({ replicas: pool.replicas, queued: () => queue.waiting });
   const app = createApp({
     pool,
+    queue,
+    pace,
     open: composition.open,
     model,
-    verifier: createRequestVerifier({ keys: config.signingKeys, now: Date.now, startedAtMs }),
-    checkLocalKey: createLocalKeyCheck(config.localKey),
-    writeStallMs: config.writeStallTimeoutMs,
+    get verifier() {
+      return live.verifier;
+    },
+    get checkLocalKey() {
+      return live.checkLocalKey;
+    },
+    get writeStallMs() {
+      return live.config.writeStallTimeoutMs;
+    },
     log,
+    logPrompts: config.logPrompts,
+    metrics,
+    usage: usage.meter,
     draining: () => draining,
   });
   const server = createServer(
     { keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS },
     getRequestListener(app.fetch, { overrideGlobalObjects: false }),
   );
-  const signals = watchSignals(config.exitWithStdin);
+  const signals = watchSignals(config.exitWithStdin, () => {
+    if (readAgain === undefined) return;
+    live.reload(readAgain);
+    queue.maxWaiting = live.config.maxWaitingTurns;
+    for (const replica of pool.replicas) replica.setLimits(limitsOf(live.config));
+  });
+  let closeMetricsPort = () => {};
+  usage.start({
+    replicas: pool.replicas,
+    models: [model.name],
+    inflight: () => pool.inflight + queue.waiting,
+    waiting: () => pool.waiting + queue.waiting,
+    tokensPerSecond: () => pace.tokensPerSecond,
+    draining: () => draining,
+  });
   try {
+    let metricsUrl: string | undefined;
+    if (config.metricsPort !== undefined) {
+      const opened = await openMetricsServer(metrics, config.metricsHost, config.metricsPort);
+      if (!opened.ok) return fail(exitCodes.unavailable, opened.message);
+      metricsUrl = opened.url;
+      closeMetricsPort = opened.close;
+    }
     const url = await listen(server, config.host, config.port);
     const ended = await Promise.race([
       Promise.all(pool.replicas.map((replica) => replica.firstReady)).then(() => "ready" as const),
       signals.first,
     ]);
     if (ended === "ready") {
-      announce(config, model, pool, url, terminal);
+      announce(config, model, pool, url, metricsUrl, terminal);
       const signal = await signals.first;
       log("info", "draining", { signal, inflight: pool.inflight });
     }
     draining = true;
-    await Promise.race([drain(server, config.drainTimeoutMs), signals.second]);
+    usage.beatNow();
+    const drainEndMs = performance.now() + live.config.drainTimeoutMs;
+    for (const replica of pool.replicas) replica.drain();
+    atOnce = await Promise.race([
+      drain(server, live.config.drainTimeoutMs)
+        .then(() => usage.flush(drainEndMs - performance.now()))
+        .then(() => false),
+      signals.second.then(() => true),
+    ]);
     return exitCodes.ok;
   } catch (error) {
     if (error instanceof StartFailed) {
-      const index = pool.replicas.findIndex((replica) => replica.state === "failed" || replica.state === "abandoned");
+      const index = pool.replicas.findIndex((replica) => replica.state === "dead" || replica.state === "abandoned");
       const said = stderrOf(Math.max(0, index)).at(-1) ?? error.message;
-      return fail(
-        error.exitCode > 0 ? error.exitCode : exitCodes.unavailable,
-        `replica ${Math.max(0, index)} did not start: ${said}`,
-      );
+      return fail(exitCodeOfStart(error.exitCode), `replica ${Math.max(0, index)} did not start: ${said}`);
     }
     const { code } = error as NodeJS.ErrnoException;
     if (code === "EADDRINUSE")
@@ -126,9 +192,12 @@ export const serve = async (
     return fail(exitCodes.software, (error as Error).message);
   } finally {
     signals.stop();
+    closeMetricsPort();
     server.closeAllConnections();
     server.close();
+    if (atOnce) await Promise.all(pool.replicas.map((replica) => replica.kill()));
     await pool.stop();
+    await usage.close();
     await model.close();
   }
 };
@@ -136,37 +205,45 @@ export const serve = async (
 const startReplicas = (
   config: ServeConfig,
   devices: ReadonlyArray<readonly string[] | undefined>,
+  /** Those that were found; undefined: only the engine knows. */
+  gpus: readonly string[] | undefined,
   composition: ServeComposition,
   log: Log,
+  metrics: AgentMetrics,
+  /** A slot is free, or a replica came or went: who waits may go now. */
+  onChange: () => void,
 ): { pool: ReplicaPool; stderrOf: (index: number) => readonly string[] } => {
-  const cores = placeCores(config.replicas, allowedCores());
+  const readText = (path: string) => readFileSync(path, "utf8");
+  const cpus = readAllowedCpus(readText);
+  const cores = placeCores(config.replicas, cpus, readPhysicalCores(readText, cpus));
   const stderrLines = devices.map((): string[] => []);
-  const limits = {
-    ...defaultReplicaLimits,
-    readyTimeoutMs: config.readyTimeoutMs,
-    healCooldownMs: config.healCooldownMs,
-    maxWaiting: config.maxWaitingTurns,
-  };
   const environment = { ...process.env, [SIGNING_KEYS_VARIABLE]: undefined, [LOCAL_KEY_VARIABLE]: undefined };
   const replicas = devices.map((own, index) => {
     const lines = stderrLines[index] as string[];
+    const armed = composition.handOver?.(index);
     const replica: Replica = new Replica({
       index,
       clock: systemClock,
-      limits,
-      handOver: composition.handOver?.(index),
+      limits: limitsOf(config),
+      stallWatch: { stallMs: config.stallTimeoutMs, cpuTimeMs: (pid) => cpuTimeMs(pid, readText, readdirSync) },
+      handOver: (slot, hasSuccessor) => {
+        const leases = replica.engine?.leases;
+        const freeBefore = leases?.free ?? 0;
+        onChange();
+        return armed?.(slot, hasSuccessor || (leases?.free ?? 0) < freeBefore);
+      },
       onCacheLost: (lost) => pool.index.forget(lost),
-      onState: (_, state, reason) =>
-        log(state === "poisoned" || state === "failed" ? "warn" : "info", "replica_state", {
-          replica: index,
-          state,
-          reason,
-        }),
+      onState: (_, state, reason, healAtMs) => {
+        // Without a reason it is what was asked for.
+        const isBad = badStates.has(state) && reason !== "";
+        const next = healAtMs === undefined ? {} : { next_heal: new Date(healAtMs).toISOString() };
+        log(isBad ? "warn" : "info", "replica_state", { replica: index, state, reason, ...next });
+        metrics.replicaChanged(index, state);
+        onChange();
+      },
       spawn: (composition.wrapSpawn ?? asItIs)(
         spawnEngineProcess({
-          command: process.execPath,
-          args: hostArguments(config, own, cores?.[index]),
-          env: environment,
+          ...engineStart(config, { index, devices: own, gpus, cores: cores?.[index] }, environment, process.execPath),
           onStderr: (line) => {
             if (lines.push(line) > KEPT_STDERR_LINES) lines.shift();
             if (pool.replicas[index]?.state !== "starting") log("warn", "replica_stderr", { replica: index, line });
@@ -185,37 +262,27 @@ const startReplicas = (
 
 const asItIs = (spawn: SpawnEngine): SpawnEngine => spawn;
 
-/** Cores that this process may use; all of them where the kernel does not say. */
-const allowedCores = (): number[] => {
-  try {
-    const list = /^Cpus_allowed_list:\s*(\S+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1];
-    return (list === undefined ? undefined : parseCoreList(list)) ?? [];
-  } catch {
-    return [];
-  }
-};
+const badStates: ReadonlySet<LifeState> = new Set<LifeState>(["quarantined", "poisoned", "dead", "abandoned"]);
 
-const listen = (server: Server, host: string, port: number): Promise<string> =>
-  new Promise((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(port, host, () => {
-      server.off("error", reject);
-      const address = server.address() as AddressInfo;
-      resolve(`http://${address.family === "IPv6" ? `[${address.address}]` : address.address}:${address.port}`);
-    });
-  });
+const limitsOf = (config: ServeConfig): ReplicaLimits => ({
+  ...defaultReplicaLimits,
+  readyTimeoutMs: config.readyTimeoutMs,
+  healCooldownMs: config.healCooldownMs,
+  maxWaiting: config.maxWaitingTurns,
+});
 
 const announce = (
   config: ServeConfig,
   model: ServedModel,
   pool: ReplicaPool,
   url: string,
+  metricsUrl: string | undefined,
   terminal: ServeTerminal,
 ): void => {
   const replicas = pool.replicas.map((replica) => replica.engine?.process.pid);
   terminal.writeOut(
     config.readyLineAsJson
-      ? `${JSON.stringify({ url, model: model.name, pids: { agent: process.pid, replicas } })}\n`
+      ? `${JSON.stringify({ url, metrics: metricsUrl, model: model.name, pids: { agent: process.pid, replicas } })}\n`
       : `Serving ${model.name} on ${url} with ${replicas.length} ${replicas.length === 1 ? "replica" : "replicas"}. Ctrl-C drains and stops.\n`,
   );
 };
@@ -232,8 +299,12 @@ const drain = async (server: Server, drainTimeoutMs: number): Promise<void> => {
   clearTimeout(limit);
 };
 
-/** The first and the second request to end: SIGTERM, SIGINT, or the end of stdin where that was asked for. */
-const watchSignals = (exitWithStdin: boolean) => {
+/**
+ * The first and the second request to end: SIGTERM, SIGINT, the end of stdin where that was asked for, or the terminal that is gone.
+ * Any other SIGHUP is `onHangup`'s.
+ */
+const watchSignals = (exitWithStdin: boolean, onHangup: () => void) => {
+  const hadTerminal = isatty(0);
   const first = Promise.withResolvers<string>();
   const second = Promise.withResolvers<void>();
   let asked = false;
@@ -243,6 +314,11 @@ const watchSignals = (exitWithStdin: boolean) => {
     first.resolve(why);
   };
   const onStdinEnd = () => onAsk("end of stdin");
+  const onSighup = () => {
+    if (hadTerminal && !isatty(0)) onAsk("the terminal is gone");
+    else onHangup();
+  };
+  process.on("SIGHUP", onSighup);
   process.on("SIGTERM", onAsk);
   process.on("SIGINT", onAsk);
   if (exitWithStdin) {
@@ -253,6 +329,7 @@ const watchSignals = (exitWithStdin: boolean) => {
     first: first.promise,
     second: second.promise,
     stop: () => {
+      process.off("SIGHUP", onSighup);
       process.off("SIGTERM", onAsk);
       process.off("SIGINT", onAsk);
       process.stdin.off("end", onStdinEnd);

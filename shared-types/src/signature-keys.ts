@@ -4,6 +4,7 @@
  * It parses; it neither signs nor keeps a secret anywhere, and its errors never show one.
  */
 import * as z from "zod";
+import { identifierSchema } from "./identifier.ts";
 
 /** RFC 2104 section 3: a key shorter than the hash weakens the MAC. */
 export const MIN_SIGNING_SECRET_BYTES = 32;
@@ -12,7 +13,7 @@ const MAX_SIGNING_SECRET_BYTES = 128;
 export const MAX_SIGNING_KEYS = 16;
 
 /** A key id travels in a quoted string of the signature: a plain alphabet needs no escapes. */
-export const signingKeyIdSchema = z.string().regex(/^[A-Za-z0-9._-]{1,64}$/);
+export const signingKeyIdSchema = identifierSchema;
 
 const decodeBase64url = (text: string): Uint8Array<ArrayBuffer> => {
   const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));

@@ -4,6 +4,7 @@
  * Pure names, schema and conversions. It deliberately knows nothing about signing (signature.ts) and does no I/O.
  */
 import * as z from "zod";
+import { identifierSchema } from "./identifier.ts";
 
 /** Every header with this prefix belongs to the edge: a client's own are stripped, and an agent takes none that is not signed. */
 export const lockgateHeaderPrefix = "x-lockgate-";
@@ -23,11 +24,11 @@ export const requiredLockgateHeaders: readonly string[] = [
   lockgateHeaderNames.tenantSalt,
 ];
 
-const lockgateHeadersSchema = z.strictObject({
+export const lockgateHeadersSchema = z.strictObject({
   /** The edge's own id of the request. */
   requestId: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/),
   /** The API key's id (never the key), for usage records. */
-  keyId: z.string().regex(/^[A-Za-z0-9._-]{1,64}$/),
+  keyId: identifierSchema,
   /** Hex: requests of different tenants share no prefix-cache entry. */
   tenantSalt: z.string().regex(/^[0-9a-f]{16,64}$/),
   /** Unix time in ms after which nobody waits for the answer. */

@@ -57,7 +57,8 @@ export interface AgentUnderTest extends Started {
 const STATE_LIMIT_MS = 30_000;
 const POLL_MS = 5;
 
-const poll = async <T>(look: () => T | Promise<T>, wanted: (value: T) => boolean, what: string): Promise<T> => {
+/** Looks again and again until the value is as wanted; the limit fails the test. */
+export const poll = async <T>(look: () => T | Promise<T>, wanted: (value: T) => boolean, what: string): Promise<T> => {
   const limit = Date.now() + STATE_LIMIT_MS;
   for (;;) {
     const value = await look();
@@ -72,6 +73,7 @@ const poll = async <T>(look: () => T | Promise<T>, wanted: (value: T) => boolean
 export const startAgentUnderTest = async (
   words: readonly string[] = [],
   entry: { readonly script: string; readonly words: readonly string[] } = { script: agentEntry, words: ["serve"] },
+  env: NodeJS.ProcessEnv = {},
 ): Promise<AgentUnderTest> => {
   const directory = mkdtempSync(join(tmpdir(), "lockgate-agent-"));
   const localKey = randomBytes(24).toString("base64url");
@@ -83,6 +85,7 @@ export const startAgentUnderTest = async (
       ...process.env,
       LOCKGATE_LOCAL_KEY: localKey,
       LOCKGATE_SIGNING_KEYS: JSON.stringify({ [signing.keyId]: Buffer.from(signing.secret).toString("base64url") }),
+      ...env,
     },
   );
   const { url, pids } = readySchema.parse(JSON.parse(await started.firstLine));

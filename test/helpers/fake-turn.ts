@@ -4,7 +4,14 @@
  */
 import { createPieceTexts } from "../../gpu-agent/src/prompt/detokenizer.ts";
 import { openOwnedTurn } from "../../gpu-agent/src/replicas/owned-turn.ts";
-import { runTurn, type TurnModel, type TurnOutcome, type TurnSink } from "../../gpu-agent/src/turn/run-turn.ts";
+import type { EngineRequest } from "../../gpu-agent/src/replicas/wire.ts";
+import {
+  runTurn,
+  type TurnContext,
+  type TurnModel,
+  type TurnOutcome,
+  type TurnSink,
+} from "../../gpu-agent/src/turn/run-turn.ts";
 import { doneLine, type FakeFleet, type FakeProcess, promiseJobs, requestOf, startFleet } from "./fake-engine.ts";
 
 /** Token ids are places in this list; the first ends a generation and has no text, the last two are halves of one character. */
@@ -58,12 +65,17 @@ export interface Running {
   done(generated: number, finish?: string, turn?: number): Promise<void>;
 }
 
-export const begin = async (fleet: FakeFleet, stops: readonly string[] = []): Promise<Running> => {
+export const begin = async (
+  fleet: FakeFleet,
+  stops: readonly string[] = [],
+  settle: NonNullable<TurnContext["settle"]> = (outcome) => outcome,
+): Promise<Running> => {
   const abort = new AbortController();
   const engine = requestOf(4);
   const admission = fleet.pool.admit(engine, abort.signal);
   const sink = new RecordingSink();
-  const context = { pool: fleet.pool, open: openOwnedTurn, model };
+  const placeAgain = async (request: EngineRequest, signal: AbortSignal) => fleet.pool.admit(request, signal);
+  const context = { placeAgain, open: openOwnedTurn, model, settle };
   const outcome = runTurn(context, admission, { engine, stops }, abort.signal, sink);
   const result: Running["result"] = { outcome: undefined };
   void outcome.then((told) => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "ava";
 import fc from "fast-check";
-import { parseCoreList, placeCores, placeDevices } from "../../gpu-agent/src/placement.ts";
+import { placeCores, placeDevices, runsOnCpu, viewDevices } from "../../gpu-agent/src/placement.ts";
 
 const gpus = (count: number) => Array.from({ length: count }, (_, index) => `CUDA${index}`);
 
@@ -45,9 +45,19 @@ test("a configured list that cannot be cut evenly is refused in words that name 
   }
 });
 
-test("a device that is named twice is refused", (t) => {
-  const placement = placeDevices(2, ["CUDA0", "CUDA1", "CUDA2", "CUDA1"], gpus(4));
-  t.true(!placement.ok && placement.message.includes("CUDA1"));
+test("a device in two replicas is refused with the names of both", (t) => {
+  for (const [replicas, list, first, second] of [
+    [2, ["CUDA0", "CUDA1", "CUDA2", "CUDA1"], 0, 1],
+    [3, ["CUDA0", "CUDA1", "CUDA0"], 0, 2],
+    [2, ["CUDA0", "CUDA0", "CUDA0"], 0, 1],
+  ] as const) {
+    const placement = placeDevices(replicas, list, gpus(4));
+    const device = replicas === 2 && list.length === 4 ? "CUDA1" : "CUDA0";
+    t.is(
+      placement.ok ? "" : placement.message,
+      `device ${device} is named twice, for replica ${first} and for replica ${second}; a device belongs to one replica, once`,
+    );
+  }
 });
 
 test("cores are cut into equal shares, and a rest is left free", (t) => {
@@ -78,14 +88,87 @@ test("property: no core belongs to two replicas, each has as many, and all are a
   );
 });
 
-test("a list of cores is read as the kernel writes it", (t) => {
-  t.deepEqual(parseCoreList("0-3,8"), [0, 1, 2, 3, 8]);
-  t.deepEqual(parseCoreList("0"), [0]);
-  t.deepEqual(parseCoreList(" 5-5,7 \n"), [5, 7]);
+test("each replica gets one CPU of each of its physical cores, neighbours together", (t) => {
+  const cores = [
+    [0, 4],
+    [1, 5],
+    [2, 6],
+    [3, 7],
+  ];
+  const all = cores.flat();
+  t.deepEqual(placeCores(2, all, cores), [
+    [0, 1],
+    [2, 3],
+  ]);
+  t.deepEqual(placeCores(3, all, cores), [[0], [1], [2]]);
 });
 
-test("anything else is no list of cores", (t) => {
-  for (const text of ["", ",", "1,", "a", "1-", "-1", "1-2-3", "1 2", "0x1", "12345", "3-1"]) {
-    t.is(parseCoreList(text), undefined, text);
+test("with fewer physical cores than replicas, or no topology, the CPUs are cut", (t) => {
+  t.deepEqual(
+    placeCores(
+      4,
+      [0, 1, 2, 3],
+      [
+        [0, 2],
+        [1, 3],
+      ],
+    ),
+    [[0], [1], [2], [3]],
+  );
+  t.deepEqual(placeCores(2, [0, 1, 2, 3], undefined), [
+    [0, 1],
+    [2, 3],
+  ]);
+});
+
+test("property: no physical core belongs to two replicas where there are enough of them", (t) => {
+  t.notThrows(() =>
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 8 }),
+        fc.integer({ min: 1, max: 32 }),
+        fc.integer({ min: 1, max: 4 }),
+        (replicas, count, threads) => {
+          fc.pre(count >= replicas);
+          const cores = Array.from({ length: count }, (_, core) =>
+            Array.from({ length: threads }, (_, thread) => core + thread * count),
+          );
+          const placed = placeCores(replicas, cores.flat(), cores) ?? [];
+          const used = placed.flat().map((cpu) => cpu % count);
+          assert.equal(new Set(used).size, used.length);
+          assert.ok(placed.every((own) => own.length === Math.floor(count / replicas)));
+        },
+      ),
+    ),
+  );
+});
+
+test("only a replica without devices, or with the CPU as its device, runs on the CPU", (t) => {
+  t.true(runsOnCpu(undefined));
+  t.true(runsOnCpu(["CPU"]));
+  t.false(runsOnCpu(["CUDA0"]));
+});
+
+test("a replica's process sees its own GPUs alone, counted anew", (t) => {
+  t.deepEqual(viewDevices(["CUDA2", "CUDA3"], undefined), {
+    names: ["CUDA0", "CUDA1"],
+    cudaVisibleDevices: "2,3",
+  });
+  t.deepEqual(viewDevices(["CUDA10"], ""), { names: ["CUDA0"], cudaVisibleDevices: "10" });
+});
+
+test("what the agent itself may see is what its numbers count in", (t) => {
+  t.deepEqual(viewDevices(["CUDA1"], "4, GPU-3f2a,6"), { names: ["CUDA0"], cudaVisibleDevices: "GPU-3f2a" });
+  t.deepEqual(viewDevices(["CUDA3"], "4,5"), { names: ["CUDA3"], cudaVisibleDevices: undefined });
+});
+
+test("a GPU that was not found keeps the name that was configured, so that it is refused by it", (t) => {
+  t.deepEqual(viewDevices(["CUDA7"], undefined, gpus(2)), { names: ["CUDA7"], cudaVisibleDevices: undefined });
+  t.deepEqual(viewDevices(["CUDA1"], undefined, gpus(2)), { names: ["CUDA0"], cudaVisibleDevices: "1" });
+});
+
+test("other devices keep their names and change nothing", (t) => {
+  for (const devices of [undefined, [], ["CPU"], ["Vulkan0"], ["CUDA0", "CPU"], ["0"]]) {
+    t.deepEqual(viewDevices(devices, "1"), { names: devices, cudaVisibleDevices: undefined });
   }
 });

@@ -229,7 +229,7 @@ test("stopping the pool stops every replica", async (t) => {
   await fleet.pool.stop();
   t.deepEqual(
     fleet.pool.replicas.map(({ state }) => state),
-    ["stopped", "stopped"],
+    ["dead", "dead"],
   );
 });
 

@@ -1,5 +1,8 @@
+import assert from "node:assert/strict";
 import test from "ava";
+import fc from "fast-check";
 import { StartFailed } from "../../gpu-agent/src/replicas/errors.ts";
+import { HEALTHY_AGAIN_MS, healPauseMs } from "../../gpu-agent/src/replicas/heal.ts";
 import { type FakeFleet, promiseJobs, spawnFleet, startFleet, testLimits } from "../helpers/fake-engine.ts";
 
 const spawns = (fleet: FakeFleet): number | undefined => fleet.engines[0]?.processes.length;
@@ -20,7 +23,7 @@ test("an engine that is not READY in time is killed and started again after the 
   t.deepEqual(fleet.process(0).signals, []);
   await fleet.clock.advance(1);
   t.deepEqual(fleet.process(0).signals, ["SIGKILL"]);
-  t.is(fleet.replica(0).state, "cooling");
+  t.is(fleet.replica(0).state, "healing");
   await fleet.clock.advance(testLimits.readyRetryMs - 1);
   t.is(spawns(fleet), 1);
   await fleet.clock.advance(1);
@@ -29,25 +32,25 @@ test("an engine that is not READY in time is killed and started again after the 
   t.is(fleet.replica(0).state, "ready");
 });
 
-test("after the named number of starts a replica has failed, and is not started again", async (t) => {
+test("after the named number of starts a replica is dead, and is not started again", async (t) => {
   const fleet = spawnFleet(1);
   for (let tries = 1; tries <= testLimits.readyTries; tries++) {
     t.is(spawns(fleet), tries);
     await crash(fleet);
     await fleet.clock.advance(testLimits.readyRetryMs);
   }
-  t.is(fleet.replica(0).state, "failed");
+  t.is(fleet.replica(0).state, "dead");
   t.is((await t.throwsAsync(fleet.replica(0).firstReady, { instanceOf: StartFailed })).exitCode, 1);
   await fleet.clock.advance(10 * testLimits.healCooldownMs);
   t.is(spawns(fleet), testLimits.readyTries);
   t.is(fleet.clock.pending, 0);
 });
 
-test("an exit code that another start cannot mend fails the replica at once", async (t) => {
-  for (const code of [64, 65, 66, 69, 78]) {
+test("an exit code that another start cannot mend ends the replica at once", async (t) => {
+  for (const code of [64, 65, 66, 69, 78, 126, 127]) {
     const fleet = spawnFleet(1);
     await crash(fleet, code);
-    t.is(fleet.replica(0).state, "failed", String(code));
+    t.is(fleet.replica(0).state, "dead", String(code));
     t.is((await t.throwsAsync(fleet.replica(0).firstReady, { instanceOf: StartFailed })).exitCode, code);
     await fleet.clock.advance(10 * testLimits.readyRetryMs);
     t.is(spawns(fleet), 1);
@@ -55,10 +58,10 @@ test("an exit code that another start cannot mend fails the replica at once", as
 });
 
 test("any other exit code before READY is worth another start", async (t) => {
-  for (const code of [0, 1, 70, 71, 75, 127, 134]) {
+  for (const code of [0, 1, 70, 71, 75, 134]) {
     const fleet = spawnFleet(1);
     await crash(fleet, code);
-    t.is(fleet.replica(0).state, "cooling", String(code));
+    t.is(fleet.replica(0).state, "healing", String(code));
   }
 });
 
@@ -68,7 +71,7 @@ test("a lost engine is forgotten, cools down and is started again", async (t) =>
   const { process } = fleet.engines[0] as FakeFleet["engines"][number];
   await process.say("READY 1");
   t.is(fleet.pool.index.size, 0);
-  t.deepEqual(fleet.states, ["0 starting", "0 ready", "0 poisoned", "0 cooling"]);
+  t.deepEqual(fleet.states, ["0 starting", "0 ready", "0 poisoned", "0 healing"]);
   t.regex(fleet.replica(0).reason, /READY twice/);
   await fleet.clock.advance(testLimits.healCooldownMs - 1);
   t.is(spawns(fleet), 1);
@@ -81,17 +84,131 @@ test("a lost engine is forgotten, cools down and is started again", async (t) =>
   t.is(fleet.replica(0).reason, "");
 });
 
-test("a replica that was ready once is not given up when a later start fails", async (t) => {
+test("a replica that was ready once is not given up when later starts fail; each pause is twice the last, to a bound", async (t) => {
   const fleet = await startFleet(1);
-  await crash(fleet);
-  await fleet.clock.advance(testLimits.healCooldownMs);
-  for (let tries = 0; tries < 3 * testLimits.readyTries; tries++) {
+  for (let losses = 1; losses <= 4 * testLimits.readyTries; losses++) {
     await crash(fleet);
-    t.is(fleet.replica(0).state, "cooling");
-    await fleet.clock.advance(testLimits.readyRetryMs);
+    t.is(fleet.replica(0).state, "healing");
+    t.regex(fleet.replica(0).reason, /exit code 1/);
+    const pauseMs = healPauseMs(losses, testLimits.healCooldownMs);
+    t.is((fleet.replica(0).healAtMs ?? 0) - fleet.replica(0).sinceMs, pauseMs);
+    await fleet.clock.advance(pauseMs - 1);
+    t.is(spawns(fleet), losses);
+    await fleet.clock.advance(1);
+    t.is(spawns(fleet), losses + 1);
+    t.regex(fleet.replica(0).reason, /exit code 1/, "the reason is kept while it starts");
+    t.is(fleet.replica(0).healAtMs, undefined);
   }
   await fleet.process(0).say("READY 4096 stop turns");
   t.is(fleet.replica(0).state, "ready");
+  t.is(fleet.replica(0).heals, 4 * testLimits.readyTries);
+});
+
+test("after a time of health the first pause holds again", async (t) => {
+  const fleet = await startFleet(1);
+  for (const [healthyMs, losses] of [
+    [0, 1],
+    [HEALTHY_AGAIN_MS - 1, 2],
+    [HEALTHY_AGAIN_MS, 1],
+  ] as const) {
+    await fleet.clock.advance(healthyMs);
+    await crash(fleet);
+    const before = spawns(fleet) ?? 0;
+    await fleet.clock.advance(healPauseMs(losses, testLimits.healCooldownMs) - 1);
+    t.is(spawns(fleet), before);
+    await fleet.clock.advance(1);
+    t.is(spawns(fleet), before + 1);
+    await fleet.process(0).say("READY 4096 stop turns");
+  }
+});
+
+test("new bounds hold from the next start of an engine on", async (t) => {
+  const fleet = await startFleet(1);
+  fleet.replica(0).setLimits({ ...testLimits, healCooldownMs: 10, readyTimeoutMs: 20 });
+  await crash(fleet);
+  await fleet.clock.advance(10);
+  t.is(spawns(fleet), 2);
+  await fleet.clock.advance(20);
+  t.regex(fleet.replica(0).reason, /not READY in time/);
+});
+
+test("a replica whose leases are all held is busy; one with a stuck slot is quarantined until it is killed", async (t) => {
+  const fleet = await startFleet(1, "stop turns slots=2");
+  const { engine } = fleet.replica(0);
+  const never = new AbortController().signal;
+  await engine?.leases.acquire(never);
+  t.is(fleet.replica(0).state, "ready");
+  await engine?.leases.acquire(never);
+  t.is(fleet.replica(0).state, "busy");
+  for (const slot of [0, 1]) engine?.lane(slot).begin(slot + 1, 5, 0);
+  if (engine !== undefined) void engine.quarantine(engine.lane(0), "no DONE (turn 1)");
+  if (engine !== undefined) void engine.quarantine(engine.lane(1), "no DONE (turn 2)");
+  await promiseJobs();
+  t.is(fleet.replica(0).state, "quarantined");
+  t.is(fleet.replica(0).reason, "no DONE (turn 1)");
+  await fleet.clock.advance(testLimits.poisonGraceMs);
+  t.is(fleet.replica(0).state, "healing");
+  t.deepEqual(fleet.states.slice(2), ["0 quarantined", "0 poisoned", "0 healing"]);
+});
+
+test("a draining replica finishes what runs, and is not started again when it is lost", async (t) => {
+  const fleet = await startFleet(1);
+  fleet.replica(0).drain();
+  t.is(fleet.replica(0).state, "draining");
+  t.true(fleet.replica(0).engine?.usable);
+  await crash(fleet);
+  t.is(fleet.replica(0).state, "dead");
+  await fleet.clock.advance(10 * testLimits.healCooldownMs);
+  t.is(spawns(fleet), 1);
+});
+
+test("property: whatever happens in whatever order, a replica never takes an impossible event and always ends", async (t) => {
+  const happenings: Readonly<Record<string, (fleet: FakeFleet) => unknown>> = {
+    ready: (fleet) => fleet.process(0).say("READY 4096 stop turns slots=2"),
+    garbage: (fleet) => fleet.process(0).say("T four"),
+    end: (fleet) => fleet.process(0).end(),
+    crash: (fleet) => crash(fleet),
+    final: (fleet) => crash(fleet, 66),
+    immortal: (fleet) => {
+      fleet.process(0).immortal = true;
+    },
+    stuck: (fleet) => {
+      const { engine } = fleet.replica(0);
+      if (engine?.lanes.length !== 2) return;
+      for (const slot of [0, 1]) engine.lane(slot).begin(slot + 1, 5, 0);
+      void engine.quarantine(engine.lane(0), "stuck");
+    },
+    wait: (fleet) => fleet.clock.advance(250),
+    waitLong: (fleet) => fleet.clock.advance(6_000),
+    drain: (fleet) => fleet.replica(0).drain(),
+    kill: (fleet) => void fleet.replica(0).kill(),
+    stop: (fleet) => void fleet.replica(0).stop(),
+  };
+  await t.notThrowsAsync(
+    fc.assert(
+      fc.asyncProperty(fc.array(fc.constantFrom(...Object.keys(happenings)), { maxLength: 20 }), async (names) => {
+        const fleet = spawnFleet(1);
+        for (const name of names) {
+          await happenings[name]?.(fleet);
+          await promiseJobs();
+        }
+        const stopping = fleet.replica(0).stop(); // rejects with what the life of the replica threw
+        await fleet.clock.advance(testLimits.quitTimeoutMs + testLimits.killTimeoutMs + testLimits.poisonGraceMs);
+        await stopping;
+        assert.ok(["dead", "abandoned"].includes(fleet.replica(0).state));
+        assert.equal(fleet.clock.pending, 0);
+      }),
+    ),
+  );
+});
+
+test("kill asks nothing: SIGKILL, and no timer is left", async (t) => {
+  const fleet = await startFleet(1);
+  await fleet.replica(0).kill();
+  t.deepEqual(fleet.process(0).written, []);
+  t.deepEqual(fleet.process(0).signals, ["SIGKILL"]);
+  t.is(fleet.replica(0).state, "dead");
+  t.is(fleet.clock.pending, 0);
 });
 
 test("a process that outlives SIGKILL is abandoned by its pid, and never replaced", async (t) => {
@@ -143,7 +260,7 @@ const statesToStop: readonly {
     waitMs: testLimits.killTimeoutMs,
   },
   {
-    name: "cooling",
+    name: "healing",
     reach: async () => {
       const fleet = await startFleet(1);
       await crash(fleet);
@@ -152,7 +269,7 @@ const statesToStop: readonly {
     waitMs: 0,
   },
   {
-    name: "cooling before its first READY",
+    name: "healing before its first READY",
     reach: async () => {
       const fleet = spawnFleet(1);
       await crash(fleet);
@@ -175,7 +292,7 @@ for (const { name, reach, waitMs } of statesToStop) {
     if (name === "poisoned") await fleet.process(0).exit({ code: null, signal: "SIGKILL" });
     else await fleet.clock.advance(waitMs);
     await stopping;
-    t.is(fleet.replica(0).state, "stopped");
+    t.is(fleet.replica(0).state, "dead");
     t.is(fleet.clock.pending, 0);
     t.is(fleet.pool.inflight, inflight);
     await fleet.clock.advance(10 * testLimits.healCooldownMs);
@@ -191,11 +308,11 @@ test("stop before READY refuses the one who waits for it", async (t) => {
   await t.throwsAsync(fleet.replica(0).firstReady, { instanceOf: StartFailed });
 });
 
-test("stop leaves a failed and an abandoned replica what they are", async (t) => {
+test("stop leaves a dead and an abandoned replica what they are", async (t) => {
   const failed = spawnFleet(1);
   await crash(failed, 66);
   await failed.replica(0).stop();
-  t.is(failed.replica(0).state, "failed");
+  t.is(failed.replica(0).state, "dead");
   const abandoned = await startFleet(1);
   abandoned.process(0).immortal = true;
   await abandoned.process(0).end();

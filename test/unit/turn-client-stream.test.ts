@@ -42,7 +42,7 @@ const exchange = async (
   response.flushHeaders();
   const stream = new ClientStream({
     response,
-    keepAlive: KEEP_ALIVE,
+    keepAlive: () => KEEP_ALIVE,
     keepAliveMs: limits.keepAliveMs ?? LONG_MS,
     writeStallMs: limits.writeStallMs ?? LONG_MS,
   });

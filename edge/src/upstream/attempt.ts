@@ -13,6 +13,8 @@ export interface UpstreamRequest {
   /** Path and query, as the client sent them. */
   readonly target: string;
   readonly accept: string | null;
+  /** The caller's trace context, outside the signature: it says nothing about who may do what. */
+  readonly trace: readonly (readonly [name: string, value: string])[];
   /** Empty, and not sent, unless the method is POST. */
   readonly body: Uint8Array<ArrayBuffer>;
   readonly contentDigest: string;
@@ -38,6 +40,7 @@ export const attempt = async (
   const headers = new Headers(await signRequest({ ...request, url }, agent.signingKey, nowMs, nonce));
   headers.set("accept-encoding", "identity");
   if (request.accept !== null) headers.set("accept", request.accept);
+  for (const [name, value] of request.trace) headers.set(name, value);
   const isPost = request.method === "POST";
   if (isPost) headers.set("content-type", "application/json");
 

@@ -25,7 +25,7 @@ export interface ProgramOptions {
 const EXAMPLES = `
 Examples:
   LOCKGATE_LOCAL_KEY=$(node -p "crypto.randomBytes(24).toString('hex')") gpu-agent serve
-  gpu-agent serve --model ./model.gguf --slots 4 --context 8192
+  gpu-agent serve --model ./model.gguf --slots 4 --context 2048
   gpu-agent serve --config ./agent.toml --port 0 --json
 
 A key is needed, from the environment or a file, never a flag: LOCKGATE_LOCAL_KEY for clients in this network,
@@ -45,8 +45,13 @@ export const createProgram = ({ version, writeOut, writeError }: ProgramOptions)
     .configureOutput({ writeOut, writeErr: writeError })
     .addHelpText("after", EXAMPLES);
 
-const addFlag = (command: Command, { name, argument, help, fallbackText }: ServeOption<unknown>): void => {
-  const explained = `${help} (default: ${fallbackText}; env ${variableOf(name)})`;
+/** Adds the flag of one option; its environment twin is `variableName`. */
+export const addFlag = (
+  command: Command,
+  { name, argument, help, fallbackText }: ServeOption<unknown>,
+  variableName: string,
+): void => {
+  const explained = `${help} (default: ${fallbackText}; env ${variableName})`;
   if (argument !== null) {
     command.option(`--${name} <${argument}>`, explained);
     return;
@@ -58,7 +63,8 @@ const addFlag = (command: Command, { name, argument, help, fallbackText }: Serve
 
 const flagValue = z.union([z.string(), z.boolean()]);
 
-const readFlags = (command: Command): ServeFlags => {
+/** What was typed of a command's flags. */
+export const readFlags = (command: Command): ServeFlags => {
   const flags = new Map<string, string | boolean>();
   const values = command.opts();
   for (const option of command.options) {
@@ -69,14 +75,21 @@ const readFlags = (command: Command): ServeFlags => {
   return flags;
 };
 
+/** Adds --config and the flags of the option table, but for those named in `left`. */
+export const addServeFlags = (command: Command, left: readonly string[]): void => {
+  command.option(`--${CONFIG_FLAG} <FILE>`, `a TOML file with any of these options (env ${variableOf(CONFIG_FLAG)})`);
+  for (const option of serveOptionList) {
+    if (!left.includes(option.name)) addFlag(command, option, variableOf(option.name));
+  }
+};
+
 /** Adds `serve`, which also runs when no command is named. */
 export const addServeCommand = (program: Command, onServe: (flags: ServeFlags) => void | Promise<void>): Command => {
   const serve = program
     .command("serve", { isDefault: true })
     .description("Load the model, start the replicas and listen.")
-    .addHelpText("after", EXAMPLES)
-    .option(`--${CONFIG_FLAG} <FILE>`, `a TOML file with any of these options (env ${variableOf(CONFIG_FLAG)})`);
-  for (const option of serveOptionList) addFlag(serve, option);
+    .addHelpText("after", EXAMPLES);
+  addServeFlags(serve, []);
   return serve.action(() => onServe(readFlags(serve)));
 };
 

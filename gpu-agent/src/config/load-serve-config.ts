@@ -9,10 +9,18 @@ import { CommanderError } from "commander";
 import { parse as parseToml, TomlError } from "smol-toml";
 import { z } from "zod";
 import { addServeCommand, CONFIG_FLAG, createProgram, parseExitCode, type ServeFlags } from "./command-line.ts";
+import { faultBesideEngineCommand } from "./engine-command.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { type ConfigFault, configFault } from "./outcome.ts";
 import { type AuthFiles, readInput, readSecrets, type Secrets } from "./secrets.ts";
-import { fileKeyOf, type ServeOption, serveOptionList, serveOptions, variableOf } from "./serve-options.ts";
+import {
+  ENGINE_TABLE,
+  fileKeyOf,
+  type ServeOption,
+  serveOptionList,
+  serveOptions,
+  variableOf,
+} from "./serve-options.ts";
 
 export interface ServeConfig {
   readonly modelPath: string;
@@ -30,17 +38,31 @@ export interface ServeConfig {
   readonly threads: number | undefined;
   /** Empty: every GPU, else the CPU. */
   readonly devices: readonly string[];
+  /** Words that start another engine for each replica; undefined: our replica host. */
+  readonly engineCommand: readonly string[] | undefined;
   readonly kvType: "f32" | "f16" | "bf16" | "q8_0" | "q4_0" | undefined;
-  /** Turns that may wait for one replica. */
+  /** Turns that may wait for the model. */
   readonly maxWaitingTurns: number;
   readonly wireLogDirectory: string | undefined;
   readonly readyTimeoutMs: number;
   readonly healCooldownMs: number;
+  readonly stallTimeoutMs: number;
   readonly writeStallTimeoutMs: number;
   readonly drainTimeoutMs: number;
+  readonly edgeUrl: string | undefined;
+  /** Undefined: the machine's name. */
+  readonly agentId: string | undefined;
+  readonly heartbeatIntervalMs: number;
+  /** Usage records wait here; undefined: none are kept. */
+  readonly spoolDirectory: string | undefined;
+  readonly maxSpooledRecords: number;
+  /** Undefined: /metrics is on the agent's own port alone. */
+  readonly metricsPort: number | undefined;
+  readonly metricsHost: string;
   readonly readyLineAsJson: boolean;
   readonly exitWithStdin: boolean;
   readonly logLevel: "debug" | "info" | "warn" | "error";
+  readonly logPrompts: boolean;
   /** Key id to raw secret; may be empty, but then there is a local key. */
   readonly signingKeys: Secrets["signingKeys"];
   readonly localKey: Secrets["localKey"];
@@ -56,7 +78,7 @@ export interface ServeSources {
 
 export type ServeConfigResult = { readonly ok: true; readonly config: ServeConfig } | ConfigFault;
 
-interface ConfigFile {
+export interface ConfigFile {
   readonly ok: true;
   readonly path: string;
   readonly values: Readonly<Record<string, unknown>>;
@@ -68,7 +90,7 @@ const authSchema = z.strictObject({
   signing_keys_file: z.string().min(1).optional(),
   local_key_file: z.string().min(1).optional(),
 });
-const noFile: ConfigFile = {
+export const noFile: ConfigFile = {
   ok: true,
   path: "",
   values: {},
@@ -101,12 +123,19 @@ const readAuth = (path: string, table: unknown): AuthFiles | ConfigFault => {
       );
 };
 
+/** The same values with the keys of one table beside the others, as `table.key`. */
+const withoutTable = (values: Readonly<Record<string, unknown>>, table: string): Record<string, unknown> => {
+  const { [table]: held, ...others } = values;
+  if (typeof held !== "object" || held === null || Array.isArray(held)) return { ...values };
+  return { ...others, ...Object.fromEntries(Object.entries(held).map(([key, value]) => [`${table}.${key}`, value])) };
+};
+
 const readConfigFile = (path: string, readFile: ServeSources["readFile"]): ConfigFile | ConfigFault => {
   const file = readInput(readFile, path, "the configuration file");
   if (!file.ok) return file;
   let values: Record<string, unknown>;
   try {
-    values = parseToml(file.text);
+    values = withoutTable(parseToml(file.text), ENGINE_TABLE);
   } catch (error) {
     // The parser's own message quotes lines of the file, which may hold a secret.
     const place = error instanceof TomlError ? ` (line ${error.line}, column ${error.column})` : "";
@@ -133,18 +162,35 @@ const find = (
   flags: ServeFlags,
   env: ServeSources["env"],
   file: ConfigFile,
+  variableName: string,
 ): Found | null => {
   const fromText = (value: string | boolean): unknown => (typeof value === "string" ? option.fromText(value) : value);
   const flag = flags.get(option.name);
   if (flag !== undefined) return { value: fromText(flag), source: `--${option.name}`, exitCode: exitCodes.usage };
-  const variable = env[variableOf(option.name)];
+  const variable = env[variableName];
   if (variable !== undefined && variable !== "") {
-    return { value: fromText(variable), source: variableOf(option.name), exitCode: exitCodes.config };
+    return { value: fromText(variable), source: variableName, exitCode: exitCodes.config };
   }
   const key = fileKeyOf(option.name);
   return Object.hasOwn(file.values, key)
     ? { value: file.values[key], source: `${file.path}: ${key}`, exitCode: exitCodes.config }
     : null;
+};
+
+/** One option's value: from its flag, else its variable, else the file, else its fallback. A bad one is a fault that names its source. */
+export const takeOption = <T>(
+  option: ServeOption<T>,
+  flags: ServeFlags,
+  env: ServeSources["env"],
+  file: ConfigFile,
+  variableName: string,
+): { readonly ok: true; readonly value: T } | ConfigFault => {
+  const found = find(option, flags, env, file, variableName);
+  if (found === null) return { ok: true, value: option.fallback };
+  const parsed = option.schema.safeParse(found.value);
+  return parsed.success
+    ? { ok: true, value: parsed.data }
+    : configFault(found.exitCode, `${found.source} is ${shown(found.value)}; it must be ${option.expected}`);
 };
 
 /** The configuration for flags that were split already (by the `serve` command's action). */
@@ -157,11 +203,9 @@ export const resolveServeConfig = (flags: ServeFlags, sources: ServeSources): Se
 
   let fault: ConfigFault | undefined;
   const take = <T>(option: ServeOption<T>): T => {
-    const found = find(option, flags, env, file);
-    if (found === null) return option.fallback;
-    const parsed = option.schema.safeParse(found.value);
-    if (parsed.success) return parsed.data;
-    fault ??= configFault(found.exitCode, `${found.source} is ${shown(found.value)}; it must be ${option.expected}`);
+    const taken = takeOption(option, flags, env, file, variableOf(option.name));
+    if (taken.ok) return taken.value;
+    fault ??= taken;
     return option.fallback;
   };
 
@@ -176,17 +220,28 @@ export const resolveServeConfig = (flags: ServeFlags, sources: ServeSources): Se
     contextTokens: take(serveOptions.context),
     threads: take(serveOptions.threads),
     devices: take(serveOptions.devices),
+    engineCommand: take(serveOptions.engineCommand),
     kvType: take(serveOptions.kvType),
     maxWaitingTurns: take(serveOptions.queue),
     wireLogDirectory: take(serveOptions.wireLog),
     readyTimeoutMs: take(serveOptions.readyTimeout) * 1_000,
     healCooldownMs: take(serveOptions.healCooldown) * 1_000,
+    stallTimeoutMs: take(serveOptions.stallTimeout) * 1_000,
     writeStallTimeoutMs: take(serveOptions.writeStallTimeout) * 1_000,
     drainTimeoutMs: take(serveOptions.drainTimeout) * 1_000,
+    edgeUrl: take(serveOptions.edgeUrl),
+    agentId: take(serveOptions.agentId),
+    heartbeatIntervalMs: take(serveOptions.heartbeatInterval) * 1_000,
+    spoolDirectory: take(serveOptions.spool),
+    maxSpooledRecords: take(serveOptions.spoolMax),
+    metricsPort: take(serveOptions.metricsPort),
+    metricsHost: take(serveOptions.metricsHost),
     readyLineAsJson: take(serveOptions.json),
     exitWithStdin: take(serveOptions.exitWithStdin),
     logLevel: take(serveOptions.logLevel),
+    logPrompts: take(serveOptions.logPrompts),
   };
+  fault ??= faultBesideEngineCommand(values);
   if (fault !== undefined) return fault;
   const secrets = readSecrets(env, file.auth, readFile);
   if (!secrets.ok) return secrets;

@@ -37,13 +37,28 @@ const asSwitch = (text: string): unknown => {
 const MAX_TEXT_CHARS = 4_096;
 const MAX_LIST_ITEMS = 64;
 
-const text = <T extends string | undefined>(
+export const text = <T extends string | undefined>(
   option: Common<T | string> & { argument: string },
 ): ServeOption<T | string> => ({
   ...option,
   schema: z.string().min(1).max(MAX_TEXT_CHARS),
   fromText: (value) => value,
   expected: "text that is not empty",
+  fallbackText: fallbackTextOf(option),
+});
+
+export const MAX_URL_CHARS = 2_048;
+
+/** An http(s) URL without user, query or fragment: secrets do not belong in it, and paths are added to it. */
+export const url = <T extends string | undefined>(option: Common<T | string>): ServeOption<T | string> => ({
+  ...option,
+  argument: "URL",
+  schema: z
+    .string()
+    .max(MAX_URL_CHARS)
+    .refine((value) => /^https?:\/\/[^/?#@]+(\/[^?#@]*)?$/.test(value) && URL.canParse(value)),
+  fromText: (value) => value,
+  expected: "an http or https URL without user, query or fragment",
   fallbackText: fallbackTextOf(option),
 });
 
@@ -67,7 +82,7 @@ const seconds = (option: Common<number> & { high: number }): ServeOption<number>
   fallbackText: fallbackTextOf(option),
 });
 
-const choice = <const C extends string, T extends C | undefined>(
+export const choice = <const C extends string, T extends C | undefined>(
   option: Common<T | C> & { choices: readonly C[]; argument: string },
 ): ServeOption<T | C> => ({
   ...option,
@@ -86,7 +101,23 @@ const list = (option: Common<readonly string[]> & { argument: string }): ServeOp
   fallbackText: fallbackTextOf(option),
 });
 
-const toggle = (option: Common<boolean>): ServeOption<boolean> => ({
+/** The words of a command: a JSON array where only text fits, an array in the file. */
+const words = (option: Common<readonly string[] | undefined>): ServeOption<readonly string[] | undefined> => ({
+  ...option,
+  argument: "JSON",
+  schema: z.array(z.string().min(1).max(MAX_TEXT_CHARS)).min(1).max(MAX_LIST_ITEMS),
+  fromText: (value) => {
+    try {
+      return JSON.parse(value);
+    } catch {
+      return value;
+    }
+  },
+  expected: `an array of 1 to ${MAX_LIST_ITEMS} words, e.g. ["python3", "engine.py"]`,
+  fallbackText: fallbackTextOf(option),
+});
+
+export const toggle = (option: Common<boolean>): ServeOption<boolean> => ({
   ...option,
   argument: null,
   schema: z.boolean(),
@@ -155,6 +186,12 @@ export const serveOptions = {
     fallback: [],
     fallbackText: "every GPU, else the CPU",
   }),
+  engineCommand: words({
+    name: "engine-command",
+    help: "run this for each replica instead of the built-in engine; {replica}, {devices}, {cores}, {model} are filled in",
+    fallback: undefined,
+    fallbackText: "the built-in engine",
+  }),
   kvType: choice({
     name: "kv-type",
     argument: "TYPE",
@@ -165,7 +202,7 @@ export const serveOptions = {
   }),
   queue: integer<number>({
     name: "queue",
-    help: "turns that may wait for one replica",
+    help: "turns that may wait for the model",
     low: 0,
     high: 4_096,
     fallback: 64,
@@ -184,6 +221,12 @@ export const serveOptions = {
     high: 3_600,
     fallback: 60,
   }),
+  stallTimeout: seconds({
+    name: "stall-timeout",
+    help: "time without output and CPU use after which a replica that runs a turn is killed",
+    high: 3_600,
+    fallback: 30,
+  }),
   writeStallTimeout: seconds({
     name: "write-stall-timeout",
     help: "time after which a client that does not read counts as gone",
@@ -196,6 +239,53 @@ export const serveOptions = {
     high: 3_600,
     fallback: 30,
   }),
+  edgeUrl: url({
+    name: "edge-url",
+    help: "the edge that takes this agent's heartbeats and usage records",
+    fallback: undefined,
+    fallbackText: "none",
+  }),
+  agentId: text<undefined>({
+    name: "agent-id",
+    argument: "NAME",
+    help: "what the edge calls this agent",
+    fallback: undefined,
+    fallbackText: "the machine's name",
+  }),
+  heartbeatInterval: seconds({
+    name: "heartbeat-interval",
+    help: "pause between two heartbeats to the edge",
+    high: 3_600,
+    fallback: 5,
+  }),
+  spool: text<undefined>({
+    name: "spool",
+    argument: "DIR",
+    help: "keep usage records here until the edge has them",
+    fallback: undefined,
+    fallbackText: "off",
+  }),
+  spoolMax: integer<number>({
+    name: "spool-max",
+    help: "usage records that may wait for the edge; then new turns are refused",
+    low: 1,
+    high: 10_000_000,
+    fallback: 100_000,
+  }),
+  metricsPort: integer<undefined>({
+    name: "metrics-port",
+    help: "serve /metrics on this port too, to anyone who reaches it; 0 takes a free one",
+    low: 0,
+    high: 65_535,
+    fallback: undefined,
+    fallbackText: "off",
+  }),
+  metricsHost: text<string>({
+    name: "metrics-host",
+    argument: "ADDRESS",
+    help: "the address for --metrics-port",
+    fallback: "127.0.0.1",
+  }),
   json: toggle({ name: "json", help: "print the ready line as JSON", fallback: false }),
   exitWithStdin: toggle({ name: "exit-with-stdin", help: "stop when standard input ends", fallback: false }),
   logLevel: choice({
@@ -205,6 +295,7 @@ export const serveOptions = {
     choices: ["debug", "info", "warn", "error"],
     fallback: "info",
   }),
+  logPrompts: toggle({ name: "log-prompts", help: "log what people ask and what is answered", fallback: false }),
 } as const;
 
 /** The entries, in the order of --help. */
@@ -213,5 +304,11 @@ export const serveOptionList: readonly ServeOption<unknown>[] = Object.values(se
 /** `wire-log` as LOCKGATE_WIRE_LOG. */
 export const variableOf = (name: string): string => `LOCKGATE_${name.toUpperCase().replaceAll("-", "_")}`;
 
-/** `wire-log` as wire_log. */
-export const fileKeyOf = (name: string): string => name.replaceAll("-", "_");
+/** Options `engine-…` stand in this table of the file. */
+export const ENGINE_TABLE = "engine";
+
+/** `wire-log` as wire_log, `engine-command` as engine.command. */
+export const fileKeyOf = (name: string): string => {
+  const key = name.replaceAll("-", "_");
+  return key.startsWith(`${ENGINE_TABLE}_`) ? key.replace("_", ".") : key;
+};

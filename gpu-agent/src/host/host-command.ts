@@ -2,7 +2,8 @@
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import type { ServeConfig } from "../config/load-serve-config.ts";
-import { parseCoreList } from "../placement.ts";
+import { runsOnCpu } from "../placement.ts";
+import { parseCoreList } from "../topology.ts";
 import type { ReplicaHostOptions } from "./replica-host.ts";
 
 /** This package's entry, from the sources and from the bundle alike. */
@@ -24,7 +25,7 @@ export const hostArguments = (
   add("--threads", config.threads);
   add("--devices", devices?.join(","));
   add("--kv-type", config.kvType);
-  add("--cores", devices === undefined ? cores?.join(",") : undefined);
+  add("--cores", runsOnCpu(devices) ? cores?.join(",") : undefined);
   return args;
 };
 

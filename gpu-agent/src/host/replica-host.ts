@@ -4,9 +4,12 @@
  *
  * stdout carries the protocol alone; everything else goes to stderr.
  */
+import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { createInterface } from "node:readline";
 import { type Decoder, type DecoderEvent, type KvType, loadModel, type Model, setCpuAffinity } from "@lockgate/native";
 import { exitCodes } from "../config/exit-codes.ts";
+import { readAllowedCpus, readPhysicalCores } from "../topology.ts";
 import { type AnswerAddress, formatError, formatEvent } from "./answers.ts";
 import { parseCommand } from "./commands.ts";
 
@@ -15,7 +18,7 @@ export interface ReplicaHostOptions {
   readonly slots: number;
   /** Tokens a slot holds; undefined: the model's trained context. */
   readonly contextTokens: number | undefined;
-  /** Undefined: one for a tiny model, else one a core that this process may use. */
+  /** Undefined: one for a tiny model, else one a physical core that this process may use. */
   readonly threads: number | undefined;
   readonly devices: readonly string[] | undefined;
   readonly kvType: KvType | undefined;
@@ -39,6 +42,13 @@ const exitCodeOfNative: Readonly<Record<string, number>> = {
 /** The exit code that tells what a failed load came from. */
 export const exitCodeOfNativeError = (error: unknown): number =>
   exitCodeOfNative[(error as { code?: string }).code ?? ""] ?? exitCodes.software;
+
+/** Physical cores among the CPUs given, or among those that this process may use. */
+const countCores = (cpus: readonly number[] | undefined): number => {
+  const readText = (path: string) => readFileSync(path, "utf8");
+  const allowed = cpus ?? readAllowedCpus(readText);
+  return readPhysicalCores(readText, allowed)?.length || allowed.length || availableParallelism();
+};
 
 interface Running {
   readonly internal: number;
@@ -72,8 +82,7 @@ export const runReplicaHost = async (options: ReplicaHostOptions): Promise<numbe
       path: options.model,
       ...(options.devices === undefined ? {} : { devices: options.devices }),
     });
-    const cores = options.cores?.length ?? (await import("node:os")).availableParallelism();
-    const threads = options.threads ?? (model.info.parameters < TINY_MODEL_PARAMETERS ? 1 : cores);
+    const threads = options.threads ?? (model.info.parameters < TINY_MODEL_PARAMETERS ? 1 : countCores(options.cores));
     decoder = model.createDecoder({
       slots: options.slots,
       threads,

@@ -5,20 +5,27 @@
 import { randomUUID } from "node:crypto";
 import type { HttpBindings } from "@hono/node-server";
 import type { ErrorCode } from "@lockgate/shared-types";
-import { type Context, Hono } from "hono";
+import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { authenticate } from "../auth/authenticate.ts";
 import type { LocalKeyCheck } from "../auth/local-key.ts";
 import type { RequestVerifier } from "../auth/verify-request.ts";
-import type { Log } from "../log.ts";
+import { type Log, withFields } from "../log.ts";
+import type { AgentMetrics } from "../metrics/agent-metrics.ts";
 import type { ServedModel } from "../models/served-model.ts";
 import type { OpenTurn } from "../replicas/owned-turn.ts";
 import type { ReplicaPool } from "../replicas/pool.ts";
+import type { AdmissionQueue } from "../turn/admission-queue.ts";
+import type { Pace } from "../turn/pace.ts";
+import type { UsageMeter } from "../usage/usage-meter.ts";
 import { chatCompletions } from "./chat-completions.ts";
 import { renderError } from "./errors.ts";
+import { observeRequests } from "./observe-requests.ts";
 import { agentStatus } from "./status.ts";
 
 export interface AgentServices {
   readonly pool: ReplicaPool;
+  readonly queue: AdmissionQueue;
+  readonly pace: Pace;
   /** Ownership scheme of the turns. */
   readonly open: OpenTurn;
   readonly model: ServedModel;
@@ -26,6 +33,10 @@ export interface AgentServices {
   readonly checkLocalKey: LocalKeyCheck;
   readonly writeStallMs: number;
   readonly log: Log;
+  /** Whether the text of turns is logged. */
+  readonly logPrompts: boolean;
+  readonly metrics: AgentMetrics;
+  readonly usage: UsageMeter;
   /** True once the agent drains: no new turn is admitted. */
   readonly draining: () => boolean;
 }
@@ -34,15 +45,22 @@ export interface AgentServices {
 export interface RequestIdentity {
   /** Internal id: the edge's where one signed, else our own. */
   readonly requestId: string;
+  /** Id of the API key that the edge let in; null for the local key. */
+  readonly keyId: string | null;
   /** Tenant's partition of the prefix cache. */
   readonly salt: string;
+  /** Unix ms; undefined: none. */
+  readonly deadlineMs: number | undefined;
+  /** Whether the keep-alives of a stream tell its place in the queue. */
+  readonly wantsPosition: boolean;
   /** Digest that the body must have; undefined for a local key. */
   readonly contentDigest: string | undefined;
 }
 
 export interface AgentEnv {
   readonly Bindings: HttpBindings;
-  readonly Variables: { identity: RequestIdentity };
+  /** `log` names the request in every line. */
+  readonly Variables: { identity: RequestIdentity; log: Log };
 }
 
 /** An error answer; the request id goes along once there is one. */
@@ -64,27 +82,35 @@ const pairs = (raw: readonly string[]): [string, string][] => {
   return fields;
 };
 
+/** The SDKs' own time-out (seconds) as a deadline, unix ms; undefined for none or nonsense. */
+const clientDeadlineMs = (header: string | undefined, nowMs: number): number | undefined => {
+  const seconds = Number(header);
+  return header !== undefined && seconds > 0 && Number.isFinite(seconds) ? nowMs + seconds * 1000 : undefined;
+};
+
 /** Routes that exist, with the methods they take. */
 const methods: Readonly<Record<string, string>> = {
   "/healthz": "GET, HEAD",
   "/readyz": "GET, HEAD",
+  "/metrics": "GET, HEAD",
   "/v1/models": "GET, HEAD",
   "/v1/status": "GET, HEAD",
   "/v1/chat/completions": "POST",
 };
 
 export const createApp = (services: AgentServices): Hono<AgentEnv> => {
-  const { pool, model, log } = services;
+  const { pool, model, metrics } = services;
   const app = new Hono<AgentEnv>();
   const modelObject = { id: model.name, object: "model", created: model.created, owned_by: "lockgate" };
 
+  app.use(observeRequests(services, Object.keys(methods)));
   app.get("/healthz", (c) => c.json({ status: "ok" }));
   app.get("/readyz", (c) => {
     const ready = !services.draining() && pool.replicas.some((replica) => replica.engine?.usable);
     return c.json({ status: ready ? "ready" : "not ready" }, ready ? 200 : 503);
   });
 
-  app.use("/v1/*", async (c, next) => {
+  const authenticated: MiddlewareHandler<AgentEnv> = async (c, next) => {
     const { incoming } = c.env;
     const caller = await authenticate(
       services.verifier,
@@ -94,25 +120,40 @@ export const createApp = (services: AgentServices): Hono<AgentEnv> => {
       pairs(incoming.rawHeaders),
     );
     if (!caller.ok) {
-      log("warn", "request_refused", { reason: caller.reason, detail: caller.detail, path: c.req.path });
+      c.get("log")("warn", "request_refused", { reason: caller.reason, detail: caller.detail });
       return refuse(c, {
         code: "invalid_signature",
         message: "This agent takes requests with a valid signature or its local key.",
       });
     }
+    const wantsPosition = c.req.header("x-queue-position") === "1";
     c.set(
       "identity",
       caller.kind === "edge"
         ? {
             requestId: caller.lockgate.requestId,
+            keyId: caller.lockgate.keyId,
             salt: caller.lockgate.tenantSalt,
+            deadlineMs: caller.lockgate.deadlineMs,
+            wantsPosition,
             contentDigest: caller.contentDigest,
           }
-        : { requestId: `req_${randomUUID()}`, salt: "", contentDigest: undefined },
+        : {
+            requestId: `req_${randomUUID()}`,
+            keyId: null,
+            salt: "",
+            deadlineMs: clientDeadlineMs(c.req.header("x-stainless-timeout"), Date.now()),
+            wantsPosition,
+            contentDigest: undefined,
+          },
     );
+    c.set("log", withFields(c.get("log"), { request: c.get("identity").requestId }));
     await next();
-  });
+  };
+  app.use("/v1/*", authenticated);
+  app.use("/metrics", authenticated);
 
+  app.get("/metrics", async (c) => c.body(await metrics.text(), 200, { "content-type": metrics.contentType }));
   app.get("/v1/models", (c) => c.json({ object: "list", data: [modelObject] }));
   app.get("/v1/models/:id{.+}", (c) => {
     const id = c.req.param("id");
@@ -134,7 +175,7 @@ export const createApp = (services: AgentServices): Hono<AgentEnv> => {
     return response;
   });
   app.onError((error, c) => {
-    log("error", "request_failed", { error: error.stack ?? error.message, path: c.req.path });
+    c.get("log")("error", "request_failed", { error: error.stack ?? error.message });
     return refuse(c, { code: "internal_error", message: "The request failed inside the agent." });
   });
   return app;

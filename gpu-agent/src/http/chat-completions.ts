@@ -5,18 +5,27 @@
 import { randomUUID } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
-import { MAX_BODY_BYTES } from "@lockgate/shared-types";
+import { type ErrorCode, MAX_BODY_BYTES } from "@lockgate/shared-types";
 import type { Context } from "hono";
+import type { RequestMeter } from "../metrics/request-meter.ts";
 import { QueueFull, ReplicaError } from "../replicas/errors.ts";
-import type { Admission } from "../replicas/pool.ts";
-import { runTurn, type TurnOutcome, type TurnRequest, type TurnSink } from "../turn/run-turn.ts";
+import { DeadlineExceeded, type Ticket } from "../turn/admission-queue.ts";
+import {
+  runQueuedTurn,
+  type TurnContext,
+  type TurnOutcome,
+  type TurnRequest,
+  type TurnSink,
+} from "../turn/run-turn.ts";
+import type { RequestAccount } from "../usage/usage-meter.ts";
 import { type AgentEnv, type AgentServices, type RequestIdentity, refuse } from "./app.ts";
 import { type ChatRequest, parseChatRequest } from "./chat-request.ts";
 import { completionBody, createChunkWriter, type ResponseIdentity, type TurnUsage } from "./chat-response.ts";
 import { ClientStream } from "./client-stream.ts";
 import { renderError } from "./errors.ts";
 import { readBody } from "./read-body.ts";
-import { KEEP_ALIVE_COMMENT, KEEP_ALIVE_INTERVAL_MS, sseHeaders } from "./sse.ts";
+import { KEEP_ALIVE_COMMENT, KEEP_ALIVE_INTERVAL_MS, positionComment, sseHeaders } from "./sse.ts";
+import { TurnText } from "./turn-text.ts";
 
 /** A plain request commits to 200 after so long without an answer, and sends a space as often. */
 export const PLAIN_KEEP_ALIVE_MS = KEEP_ALIVE_INTERVAL_MS;
@@ -29,24 +38,35 @@ interface Prepared {
 export const chatCompletions = async (c: Context<AgentEnv>, services: AgentServices): Promise<Response> => {
   const startedMs = performance.now();
   const identity = c.get("identity");
+  const log = c.get("log");
   const { incoming, outgoing } = c.env;
   const prepared = await prepare(c, services, identity);
   if (prepared instanceof Response) return prepared;
   if (incoming.destroyed && outgoing.destroyed) return RESPONSE_ALREADY_SENT;
 
+  using account = services.usage.open({
+    requestId: identity.requestId,
+    keyId: identity.keyId,
+    model: services.model.name,
+    promptTokens: prepared.turn.engine.prompt.length,
+  });
+  if (account === undefined) {
+    log("warn", "turn_refused", { code: "USAGE_SPOOL_FULL" });
+    return refuse(c, { code: "overloaded", message: "This agent cannot record further usage. Try again later." });
+  }
+
   // The one signal from the client's socket to the native decode.
   const abort = new AbortController();
   outgoing.on("close", () => abort.abort());
 
-  let admission: Admission;
+  const meter = services.metrics.request(startedMs);
+  let ticket: Ticket;
   try {
-    admission = services.pool.admit(prepared.turn.engine, abort.signal);
+    ticket = services.queue.enter(prepared.turn.engine, { signal: abort.signal, dueMs: dueMs(identity) });
   } catch (error) {
     if (!(error instanceof ReplicaError)) throw error;
-    services.log("warn", "turn_refused", { request: identity.requestId, code: error.code, detail: error.message });
-    return error instanceof QueueFull
-      ? refuse(c, { code: "rate_limit_exceeded", message: "The queue of this model is full. Try again later." })
-      : refuse(c, { code: "overloaded", message: "No replica of this model is ready. Try again later." });
+    log("warn", "turn_refused", { code: error.code, detail: error.message });
+    return refuse(c, { ...refusalOf(error), ...retryAfter(services.queue.retryAfterMs()) });
   }
 
   const answer: ResponseIdentity = {
@@ -56,9 +76,12 @@ export const chatCompletions = async (c: Context<AgentEnv>, services: AgentServi
     systemFingerprint: services.model.fingerprint,
   };
   const send = prepared.chat.stream ? sendStream : sendBody;
-  const outcome = await send({ services, prepared, admission, abort, outgoing, answer, identity, startedMs });
-  services.log("info", "turn_ended", {
-    request: identity.requestId,
+  const text = services.logPrompts ? new TurnText() : undefined;
+  const sending = { services, prepared, ticket, abort, outgoing, answer, identity, startedMs, meter, account, text };
+  const outcome = await send(sending);
+  meter.ended(outcome);
+  if (outcome.statistics !== null) services.pace.note(outcome.statistics);
+  log("info", "turn_ended", {
     turn: outcome.turn,
     replica: outcome.replica,
     outcome: outcome.kind === "failed" ? outcome.code : outcome.kind,
@@ -68,8 +91,27 @@ export const chatCompletions = async (c: Context<AgentEnv>, services: AgentServi
     generated: outcome.statistics?.generated ?? null,
     ms: Math.round(performance.now() - startedMs),
   });
+  if (text !== undefined) log("info", "turn_text", text.fields(prepared.chat.messages));
   return RESPONSE_ALREADY_SENT;
 };
+
+/** A request's deadline on the clock of the queue. */
+const dueMs = ({ deadlineMs }: RequestIdentity): number | undefined =>
+  deadlineMs === undefined ? undefined : performance.now() + (deadlineMs - Date.now());
+
+const refusalOf = (error: ReplicaError): { readonly code: ErrorCode; readonly message: string } => {
+  if (error instanceof QueueFull) {
+    return { code: "rate_limit_exceeded", message: "The queue of this model is full. Try again later." };
+  }
+  if (error instanceof DeadlineExceeded) {
+    return { code: "deadline_exceeded", message: "The request could not start before its deadline." };
+  }
+  return noReplica;
+};
+
+const noReplica = { code: "overloaded", message: "No replica of this model is ready. Try again later." } as const;
+
+const retryAfter = (retryAfterMs: number | undefined) => (retryAfterMs === undefined ? {} : { retryAfterMs });
 
 const prepare = async (
   c: Context<AgentEnv>,
@@ -83,7 +125,7 @@ const prepare = async (
     return refuse(c, { code: "request_too_large", message: `The body is larger than ${MAX_BODY_BYTES} bytes.` });
   }
   if (identity.contentDigest !== undefined && !services.verifier.verifyBody(identity.contentDigest, body.bytes)) {
-    services.log("warn", "request_refused", { reason: "bad_digest", request: identity.requestId });
+    c.get("log")("warn", "request_refused", { reason: "bad_digest" });
     return refuse(c, {
       code: "invalid_signature",
       message: "This agent takes requests with a valid signature or its local key.",
@@ -100,7 +142,8 @@ const prepare = async (
   }
   const tokenized = await model.tokenize(chat.messages);
   if (!tokenized.ok) return refuse(c, { code: "invalid_value", message: tokenized.message, param: "messages" });
-  const contextTokens = services.pool.contextTokens ?? model.trainedContext;
+  const { contextTokens } = services.pool;
+  if (contextTokens === undefined) return refuse(c, noReplica);
   const room = contextTokens - tokenized.prompt.length;
   if (room < 1) {
     const message = `The messages have ${tokenized.prompt.length} tokens; this model's context holds ${contextTokens}, one of them for the answer.`;
@@ -119,15 +162,26 @@ const prepare = async (
 interface Sending {
   readonly services: AgentServices;
   readonly prepared: Prepared;
-  readonly admission: Admission;
+  readonly ticket: Ticket;
   readonly abort: AbortController;
   readonly outgoing: ServerResponse;
   readonly answer: ResponseIdentity;
   readonly identity: RequestIdentity;
   readonly startedMs: number;
+  readonly meter: RequestMeter;
+  readonly account: RequestAccount;
+  /** Undefined unless the text of turns is logged. */
+  readonly text: TurnText | undefined;
 }
 
-const turnContext = (services: AgentServices) => ({ pool: services.pool, open: services.open, model: services.model });
+const watched = ({ meter, text }: Sending, sink: TurnSink): TurnSink => meter.sink(text?.sink(sink) ?? sink);
+
+const turnContext = ({ services: { queue, open, model }, meter, account }: Sending): TurnContext => ({
+  placeAgain: (request, signal) => queue.enter(request, { signal, again: true }).admission,
+  open: meter.open(open),
+  model,
+  settle: account.settle,
+});
 
 const usageOf = (prepared: Prepared, outcome: TurnOutcome): TurnUsage => ({
   promptTokens: prepared.turn.engine.prompt.length,
@@ -136,7 +190,7 @@ const usageOf = (prepared: Prepared, outcome: TurnOutcome): TurnUsage => ({
 });
 
 const sendStream = async (sending: Sending): Promise<TurnOutcome> => {
-  const { services, prepared, admission, abort, outgoing, answer, identity, startedMs } = sending;
+  const { services, prepared, ticket, abort, outgoing, answer, identity, startedMs } = sending;
   outgoing.writeHead(200, {
     ...sseHeaders,
     "x-request-id": identity.requestId,
@@ -146,7 +200,7 @@ const sendStream = async (sending: Sending): Promise<TurnOutcome> => {
   outgoing.socket?.setNoDelay(true);
   const stream = new ClientStream({
     response: outgoing,
-    keepAlive: KEEP_ALIVE_COMMENT,
+    keepAlive: () => (identity.wantsPosition ? positionComment(ticket.ahead()) : KEEP_ALIVE_COMMENT),
     keepAliveMs: KEEP_ALIVE_INTERVAL_MS,
     writeStallMs: services.writeStallMs,
   });
@@ -163,7 +217,13 @@ const sendStream = async (sending: Sending): Promise<TurnOutcome> => {
     },
     flush: () => stream.flush(),
   };
-  const outcome = await runTurn(turnContext(services), admission, prepared.turn, abort.signal, sink);
+  const outcome = await runQueuedTurn(
+    turnContext(sending),
+    ticket.admission,
+    prepared.turn,
+    abort.signal,
+    watched(sending, sink),
+  );
   if (outcome.kind === "finished") {
     begin();
     stream.text(chunks.finish(outcome.reason, outcome.statistics));
@@ -178,7 +238,7 @@ const sendStream = async (sending: Sending): Promise<TurnOutcome> => {
 };
 
 const sendBody = async (sending: Sending): Promise<TurnOutcome> => {
-  const { services, prepared, admission, abort, outgoing, answer, identity, startedMs } = sending;
+  const { services, prepared, ticket, abort, outgoing, answer, identity, startedMs } = sending;
   const headers = () => ({
     "content-type": "application/json",
     "x-request-id": identity.requestId,
@@ -190,7 +250,7 @@ const sendBody = async (sending: Sending): Promise<TurnOutcome> => {
     outgoing.writeHead(200, headers());
     stream = new ClientStream({
       response: outgoing,
-      keepAlive: " ",
+      keepAlive: () => " ",
       keepAliveMs: PLAIN_KEEP_ALIVE_MS,
       writeStallMs: services.writeStallMs,
     });
@@ -203,7 +263,13 @@ const sendBody = async (sending: Sending): Promise<TurnOutcome> => {
     },
     flush: () => undefined,
   };
-  const outcome = await runTurn(turnContext(services), admission, prepared.turn, abort.signal, sink);
+  const outcome = await runQueuedTurn(
+    turnContext(sending),
+    ticket.admission,
+    prepared.turn,
+    abort.signal,
+    watched(sending, sink),
+  );
   clearTimeout(commit);
   const body =
     outcome.kind === "finished"

@@ -8,7 +8,7 @@ import { ClientGone } from "../turn/run-turn.ts";
 export interface ClientStreamOptions {
   readonly response: ServerResponse;
   /** What is written when nothing else was for `keepAliveMs`: a comment in a stream, a space before JSON. */
-  readonly keepAlive: string;
+  readonly keepAlive: () => string;
   readonly keepAliveMs: number;
   /** A client that takes nothing for so long counts as gone. */
   readonly writeStallMs: number;
@@ -72,7 +72,7 @@ export class ClientStream {
     this.#wroteSinceTick = false;
     if (!quiet || this.#response.writableNeedDrain || this.#response.destroyed) return;
     this.#wroteSinceTick = true;
-    this.#response.write(this.#options.keepAlive);
+    this.#response.write(this.#options.keepAlive());
   }
 
   #room(): Promise<void> {

@@ -11,6 +11,9 @@
  */
 export const KEEP_ALIVE_COMMENT = ": keep-alive\n\n";
 
+/** The keep-alive of a client that asked where it stands: how many turns are ahead of its own. */
+export const positionComment = (ahead: number): string => `: keep-alive queue-position=${ahead}\n\n`;
+
 /** Longest silence that the contract allows on a stream, ms. */
 export const MAX_SILENCE_MS = 2_000;
 

@@ -1,17 +1,22 @@
 /** What `/v1/status` tells: replicas, queue and counters as they are now. */
 import type { ServedModel } from "../models/served-model.ts";
 import type { ReplicaPool } from "../replicas/pool.ts";
+import type { ReplicaState } from "../replicas/replica-state.ts";
+import type { AdmissionQueue } from "../turn/admission-queue.ts";
 
 export interface AgentStatus {
   readonly model: string;
   readonly draining: boolean;
-  /** Turns admitted and not settled; turns that wait for a lock or slot. */
+  /** Turns under way, waiting ones included; turns that wait for a lock or slot. */
   readonly inflight: number;
   readonly waiting: number;
   readonly replicas: ReadonlyArray<{
     readonly index: number;
-    readonly state: string;
+    readonly state: ReplicaState;
     readonly reason: string;
+    /** ISO times: since when it is in this state (busy counts as ready), and when the next start is due while it heals. */
+    readonly since: string;
+    readonly next_heal: string | null;
     readonly pid: number | null;
     readonly slots: number;
     readonly free_slots: number;
@@ -27,25 +32,30 @@ export interface AgentStatus {
 
 export const agentStatus = (services: {
   readonly pool: ReplicaPool;
+  readonly queue: AdmissionQueue;
   readonly model: ServedModel;
   readonly draining: () => boolean;
 }): AgentStatus => ({
   model: services.model.name,
   draining: services.draining(),
-  inflight: services.pool.inflight,
-  waiting: services.pool.waiting,
-  replicas: services.pool.replicas.map(({ index, state, reason, engine, inflight, served, heals }) => ({
-    index,
-    state,
-    reason,
-    pid: engine?.process.pid ?? null,
-    slots: engine?.leases.slots ?? 0,
-    free_slots: engine?.usable ? engine.leases.free : 0,
-    inflight,
-    waiting: engine?.leases.waiting ?? 0,
-    served,
-    heals,
-    context: engine?.info?.maxContext ?? null,
-    dropped_lines: engine?.droppedLines ?? 0,
-  })),
+  inflight: services.pool.inflight + services.queue.waiting,
+  waiting: services.pool.waiting + services.queue.waiting,
+  replicas: services.pool.replicas.map(
+    ({ index, state, reason, sinceMs, healAtMs, engine, inflight, served, heals }) => ({
+      index,
+      state,
+      reason,
+      since: new Date(sinceMs).toISOString(),
+      next_heal: healAtMs === undefined ? null : new Date(healAtMs).toISOString(),
+      pid: engine?.process.pid ?? null,
+      slots: engine?.leases.slots ?? 0,
+      free_slots: engine?.usable ? engine.leases.free : 0,
+      inflight,
+      waiting: engine?.leases.waiting ?? 0,
+      served,
+      heals,
+      context: engine?.info?.maxContext ?? null,
+      dropped_lines: engine?.droppedLines ?? 0,
+    }),
+  ),
 });

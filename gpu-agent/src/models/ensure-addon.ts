@@ -6,11 +6,14 @@ import { exitCodes } from "../config/exit-codes.ts";
 /** A checkout has the addon beside this package; an installed package has it inside, and beside it are strangers. */
 const NATIVE_FOLDER = import.meta.url.endsWith(".ts") ? "../native/" : "native/";
 
+/** The script that makes the addon. */
+export const buildScriptPath = (packageRoot: URL): string =>
+  fileURLToPath(new URL(`${NATIVE_FOLDER}scripts/build.mjs`, packageRoot));
+
 /** Resolves with 0, or with the exit code of the build, which has printed its reason. */
 export const ensureAddon = (packageRoot: URL): Promise<number> => {
-  const script = new URL(`${NATIVE_FOLDER}scripts/build.mjs`, packageRoot);
   return new Promise((resolve) => {
-    const build = spawn(process.execPath, [fileURLToPath(script), "--if-missing"], {
+    const build = spawn(process.execPath, [buildScriptPath(packageRoot), "--if-missing"], {
       stdio: ["ignore", "ignore", "inherit"],
     });
     build.on("error", () => resolve(exitCodes.osError));

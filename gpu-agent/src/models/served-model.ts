@@ -21,7 +21,6 @@ export class ServedModel {
   readonly fingerprint: string;
   readonly pieceTexts: PieceTexts;
   readonly endTokens: ReadonlySet<number>;
-  readonly trainedContext: number;
   readonly #model: Model;
   readonly #template: ChatTemplate;
 
@@ -33,7 +32,6 @@ export class ServedModel {
     this.fingerprint = `lockgate_${model.info.architecture}_${model.info.parameters}`;
     this.pieceTexts = createPieceTexts(model.pieces());
     this.endTokens = new Set(model.info.endTokens);
-    this.trainedContext = model.info.trainedContext;
   }
 
   /**

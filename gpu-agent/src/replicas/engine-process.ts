@@ -1,5 +1,8 @@
 /**
  * The real process behind an engine: spawned, its two pipes wired to the pump, its stderr handed on line by line. No protocol here.
+ *
+ * Each engine leads a process group of its own: a Ctrl-C at the agent's terminal is not meant for engines whose turns may still finish,
+ * and a kill reaches what a shell in front of the engine started.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -26,6 +29,7 @@ export const spawnEngineProcess =
     const child: ChildProcess = spawn(command.command, [...command.args], {
       stdio: ["pipe", "pipe", "pipe"],
       env: command.env,
+      detached: true,
     });
     const { stdin, stdout, stderr } = child;
     if (stdin === null || stdout === null || stderr === null) throw new Error("the engine's pipes were not made");
@@ -42,7 +46,15 @@ export const spawnEngineProcess =
       command.onStderr(`cannot start ${command.command}: ${error.code ?? error.message}`);
       if (child.pid === undefined) events.exit({ code: error.code === "ENOENT" ? 127 : 126, signal: null });
     });
-    // Told when the output was read to its end, so that a last DONE is not lost; a grandchild that holds the pipe is not waited for.
+    const kill = (signal: NodeJS.Signals) => {
+      if (child.pid === undefined) return;
+      try {
+        process.kill(-child.pid, signal);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error; // nobody is left in the group
+      }
+    };
+    // Told when the output was read to its end, so that a last DONE is not lost; a grandchild that holds the pipe longer is killed.
     let told = false;
     const tellExit = (code: number | null, signal: NodeJS.Signals | null) => {
       if (told) return;
@@ -52,7 +64,10 @@ export const spawnEngineProcess =
     };
     child.on("exit", (code, signal) => {
       stdin.destroy(); // where the command is a shell, what it started reads the end of its input
-      setTimeout(() => tellExit(code, signal), OUTPUT_AFTER_EXIT_MS).unref();
+      setTimeout(() => {
+        if (!told) kill("SIGKILL");
+        tellExit(code, signal);
+      }, OUTPUT_AFTER_EXIT_MS).unref();
     });
     child.on("close", tellExit);
     return {
@@ -61,7 +76,7 @@ export const spawnEngineProcess =
         log?.sent(line);
         if (stdin.writable) stdin.write(line);
       },
-      kill: (signal) => void child.kill(signal),
+      kill,
       pause: () => void stdout.pause(),
       resume: () => void stdout.resume(),
     };

@@ -50,6 +50,8 @@ export interface EngineOptions {
   readonly handOver?: HandOver | undefined;
   /** Told once, when the engine stops being usable, before its process is gone. */
   readonly onLost?: (reason: string) => void;
+  /** Told when a slot is stuck while others still run: nothing new is admitted, `onLost` follows. */
+  readonly onQuarantine?: (reason: string) => void;
 }
 
 export class Engine {
@@ -146,6 +148,7 @@ export class Engine {
     this.leases.close(new EngineLost(reason));
     const neighbours = this.lanes.filter((lane) => lane !== stuck && lane.running);
     if (neighbours.length > 0 && this.#lost === undefined) {
+      this.#options.onQuarantine?.(reason);
       const over = Promise.withResolvers<void>();
       const timer = this.clock.after(this.limits.poisonGraceMs, over.resolve);
       await Promise.race([over.promise, this.exited, Promise.all(neighbours.map((lane) => lane.idle()))]);

@@ -30,6 +30,12 @@ export interface Admission {
   forgetCache(): void;
 }
 
+/** Where a turn goes when somebody has decided already, with the hashes of its prompt, which need not be made twice. */
+export interface ChosenPlace {
+  readonly replica: Replica;
+  readonly blocks: PrefixChain;
+}
+
 export class ReplicaPool {
   readonly replicas: readonly Replica[];
   readonly index: PrefixIndex;
@@ -60,13 +66,11 @@ export class ReplicaPool {
   }
 
   /**
-   * Queues a turn at the replica where it costs least.
-   * Throws NoReplica when none is alive and QueueFull when the chosen queue is full; nothing is counted then.
+   * Queues a turn at the replica where it costs least, or at the one that was chosen for it.
+   * Throws NoReplica when none is alive and QueueFull when that replica's queue is full; nothing is counted then.
    */
-  admit(request: EngineRequest, signal: AbortSignal): Admission {
-    const blocks = new PrefixChain(request.salt, request.prompt);
-    const chosen = chooseReplica(this.#candidates(request, blocks));
-    const replica = chosen === null ? undefined : this.replicas[chosen];
+  admit(request: EngineRequest, signal: AbortSignal, chosen?: ChosenPlace): Admission {
+    const { replica, blocks } = chosen ?? this.#cheapest(request);
     const engine = replica?.engine;
     if (replica === undefined || engine === undefined) {
       throw new NoReplica(
@@ -116,6 +120,13 @@ export class ReplicaPool {
   /** Ends all replicas; resolves when their processes are gone. */
   async stop(): Promise<void> {
     await Promise.all(this.replicas.map((replica) => replica.stop()));
+  }
+
+  #cheapest(request: EngineRequest): Partial<ChosenPlace> & Pick<ChosenPlace, "blocks"> {
+    const blocks = new PrefixChain(request.salt, request.prompt);
+    const index = chooseReplica(this.#candidates(request, blocks));
+    const replica = index === null ? undefined : this.replicas[index];
+    return replica === undefined ? { blocks } : { replica, blocks };
   }
 
   #candidates(request: EngineRequest, blocks: PrefixChain): Candidate[] {

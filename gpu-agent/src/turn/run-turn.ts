@@ -8,10 +8,11 @@
 import type { DoneStatistics, ErrorCode } from "@lockgate/shared-types";
 import { createDetokenizer, type PieceTexts } from "../prompt/detokenizer.ts";
 import { createStopMatcher } from "../prompt/stop-strings.ts";
-import { EngineLost, EngineRefused, EngineSilent, NoReplica, QueueFull } from "../replicas/errors.ts";
+import { EngineLost, EngineRefused, EngineSilent } from "../replicas/errors.ts";
 import type { OpenTurn } from "../replicas/owned-turn.ts";
-import type { Admission, ReplicaPool } from "../replicas/pool.ts";
+import type { Admission } from "../replicas/pool.ts";
 import type { EngineRequest } from "../replicas/wire.ts";
+import { DeadlineExceeded } from "./admission-queue.ts";
 
 /** Most replicas that one turn is tried on. */
 export const MAX_PLACEMENTS = 4;
@@ -51,10 +52,40 @@ export type TurnOutcome = {
 );
 
 export interface TurnContext {
-  readonly pool: ReplicaPool;
+  /** Another place for a turn that lost its replica; rejects with NoReplica or the signal's reason. */
+  readonly placeAgain: (request: EngineRequest, signal: AbortSignal) => Promise<Admission>;
   readonly open: OpenTurn;
   readonly model: TurnModel;
+  /** Books the `attempt`-th turn of the request (from 1) before anybody hears of its end; what it returns is what the turn came to. */
+  readonly settle?: (outcome: TurnOutcome, attempt: number) => TurnOutcome;
 }
+
+/** Nothing was written to an engine: `turn` and `replica` of such an outcome. */
+const NOWHERE = { completionTokens: 0, statistics: null, turn: -1, replica: -1 } as const;
+
+/** Runs a turn once it has its place. Never throws; `signal` must be what the ticket was taken with. */
+export const runQueuedTurn = async (
+  context: TurnContext,
+  place: Promise<Admission>,
+  request: TurnRequest,
+  signal: AbortSignal,
+  sink: TurnSink,
+): Promise<TurnOutcome> => {
+  let first: Admission;
+  try {
+    first = await place;
+  } catch (error) {
+    if (signal.aborted) return { ...NOWHERE, kind: "aborted" };
+    const detail = error instanceof Error ? error.message : String(error);
+    if (error instanceof DeadlineExceeded) {
+      const message = "The request could not start before its deadline.";
+      return { ...NOWHERE, kind: "failed", code: "deadline_exceeded", message, detail };
+    }
+    const message = "No replica of this model is ready. Try again later.";
+    return { ...NOWHERE, kind: "failed", code: "overloaded", message, detail };
+  }
+  return runTurn(context, first, request, signal, sink);
+};
 
 /** Runs an admitted turn. Never throws; `signal` must be what `first` was admitted with. */
 export const runTurn = async (
@@ -67,17 +98,17 @@ export const runTurn = async (
   let admission = first;
   let wasNonfinite = false;
   for (let placements = 1; ; placements++) {
-    const { outcome, movable } = await attempt(context, admission, request, signal, sink);
+    const { outcome: told, movable } = await attempt(context, admission, request, signal, sink);
+    const outcome = context.settle?.(told, placements) ?? told;
     if (!movable || placements >= MAX_PLACEMENTS || signal.aborted) return outcome;
     if (outcome.statistics?.finish === "nonfinite") {
       if (wasNonfinite) return outcome; // twice: it is the prompt, or the model, and no replica will do better
       wasNonfinite = true;
     }
     try {
-      admission = context.pool.admit(request.engine, signal);
-    } catch (error) {
-      if (error instanceof NoReplica || error instanceof QueueFull) return outcome;
-      throw error;
+      admission = await context.placeAgain(request.engine, signal);
+    } catch {
+      return outcome; // none is left, or the client has gone meanwhile: what became of the first place stands
     }
   }
 };

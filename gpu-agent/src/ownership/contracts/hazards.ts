@@ -36,7 +36,11 @@ export const hazardContracts: readonly Contract[] = [
       inWorld({ scripts: [{ turns: [{ tokens: 12, sendFirst: 2, hold: "stop-or-next" }] }] }, async (world) => {
         const a = world.admit(1);
         const outcome = await runTurn(
-          { pool: world.pool, open, model: { pieceTexts: lettersOnly(2000), endTokens: new Set([END_TOKEN]) } },
+          {
+            placeAgain: () => Promise.reject(new Error("there is no other place")),
+            open,
+            model: { pieceTexts: lettersOnly(2000), endTokens: new Set([END_TOKEN]) },
+          },
           a.admission,
           { engine: a.request, stops: [] },
           a.abort.signal,
