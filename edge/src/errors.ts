@@ -12,6 +12,7 @@ const RETRY_AFTER_S = 5;
 export type EdgeErrorCode = Extract<
   ErrorCode,
   | "invalid_api_key"
+  | "invalid_value"
   | "not_found"
   | "method_not_allowed"
   | "deadline_exceeded"
@@ -25,6 +26,7 @@ export type EdgeErrorCode = Extract<
 
 const messages: Readonly<Record<EdgeErrorCode, string>> = {
   invalid_api_key: "No valid API key was given. Send one as 'Authorization: Bearer <key>'.",
+  invalid_value: "The request body broke off.",
   not_found: "There is no such endpoint.",
   method_not_allowed: "This endpoint does not take this method.",
   deadline_exceeded: "The request body did not arrive in time.",

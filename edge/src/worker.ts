@@ -21,6 +21,12 @@ interface Route {
   Variables: { names: RequestNames };
 }
 
+const codeOfBodyFault = {
+  too_large: "request_too_large",
+  timed_out: "deadline_exceeded",
+  client_gone: "invalid_value",
+} as const;
+
 const pass = async (context: Context<Route>): Promise<Response> => {
   const request = context.req.raw;
   const names = context.get("names");
@@ -41,7 +47,7 @@ const pass = async (context: Context<Route>): Promise<Response> => {
   if (isPost && !isPlainJson(request.headers)) return errorResponse("unsupported_media_type", requestId);
   const body: BodyResult = isPost ? await readBody(request) : { kind: "read", bytes: new Uint8Array(0) };
   if (body.kind !== "read") {
-    return errorResponse(body.kind === "too_large" ? "request_too_large" : "deadline_exceeded", requestId);
+    return errorResponse(codeOfBodyFault[body.kind], requestId);
   }
 
   const url = new URL(request.url);

@@ -12,6 +12,7 @@ import { LOCAL_KEY_VARIABLE, SIGNING_KEYS_VARIABLE } from "./config/secrets.ts";
 import { engineStart, exitCodeOfStart } from "./host/engine-start.ts";
 import { exitCodeOfNativeError } from "./host/replica-host.ts";
 import { createApp } from "./http/app.ts";
+import { answerBadRequests, malformedRequest } from "./http/bad-requests.ts";
 import { listen } from "./http/listen.ts";
 import { LiveConfig } from "./live-config.ts";
 import type { Log } from "./log.ts";
@@ -124,9 +125,11 @@ export const serve = async (
     draining: () => draining,
   });
   const server = createServer(
-    { keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS },
-    getRequestListener(app.fetch, { overrideGlobalObjects: false }),
+    // Without a Host Node itself would answer, with an empty body; the adapter refuses it as well.
+    { keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS, requireHostHeader: false },
+    getRequestListener(app.fetch, { overrideGlobalObjects: false, errorHandler: malformedRequest }),
   );
+  answerBadRequests(server);
   const signals = watchSignals(config.exitWithStdin, () => {
     if (readAgain === undefined) return;
     live.reload(readAgain);

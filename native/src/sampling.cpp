@@ -9,6 +9,9 @@ namespace {
 /** The filters never leave fewer candidates than this. */
 constexpr size_t MIN_KEEP = 1;
 
+/** Below it a logit divided by the temperature may overflow; the draw would be greedy anyway. */
+constexpr float MIN_TEMPERATURE = 1e-6F;
+
 /** llama.cpp takes 2^32-1 as "a random seed"; a caller who gives it wants the same answer every time. */
 uint32_t fixed_seed(uint32_t seed) {
     return seed == LLAMA_DEFAULT_SEED ? LLAMA_DEFAULT_SEED - 1 : seed;
@@ -20,7 +23,7 @@ bool has_penalties(const SamplingOptions & options) {
 }
 
 llama_sampler * make_chain(const SamplingOptions & options, int32_t vocab_size, int32_t context_tokens) {
-    const bool greedy = options.temperature <= 0.0F;
+    const bool greedy = options.temperature < MIN_TEMPERATURE;
     if (greedy && options.logit_bias.empty() && !has_penalties(options)) {
         return nullptr;
     }

@@ -1,4 +1,5 @@
 /** What edge and agent say to each other; each file says which part. */
+export * from "./api-key.ts";
 export * from "./bearer-credential.ts";
 export * from "./client-request-id.ts";
 export * from "./done-statistics.ts";

@@ -5,6 +5,7 @@ import { type EdgeErrorCode, errorResponse } from "../../edge/src/errors.ts";
 /** What a client is shown for every code that the edge answers with: a change here is a change of the public contract. */
 const contract: Readonly<Record<EdgeErrorCode, readonly [status: number, type: string, headers: readonly string[]]>> = {
   invalid_api_key: [401, "invalid_request_error", ["www-authenticate"]],
+  invalid_value: [400, "invalid_request_error", []],
   not_found: [404, "invalid_request_error", []],
   method_not_allowed: [405, "invalid_request_error", []],
   deadline_exceeded: [408, "timeout_error", []],

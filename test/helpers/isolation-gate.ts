@@ -56,7 +56,7 @@ const usageSchema = z.object({
   prompt_tokens: z.number(),
   completion_tokens: z.number(),
   total_tokens: z.number(),
-  prompt_tokens_details: z.object({ cached_tokens: z.number() }),
+  prompt_tokens_details: z.object({ cached_tokens: z.number() }).optional(),
 });
 type Usage = z.infer<typeof usageSchema>;
 const timingsSchema = z.object({
@@ -263,7 +263,11 @@ export const judgeGate = (
 const statisticsFault = ({ usage, timings, how }: Reply, turn: WireTurn | undefined): string | undefined => {
   if (turn === undefined) return "no turn in the wire log holds its identifier";
   const { done } = turn;
-  if (done === null) return "its turn has no DONE";
+  if (done === null) {
+    // Its answer was complete at its stop string, and its engine was lost before DONE: it must say so, and claim nothing.
+    const saysSo = how === "stop" && timings === null && usage?.prompt_tokens_details === undefined;
+    return saysSo ? undefined : "its turn has no DONE, and its reply tells figures";
+  }
   if (usage === null || timings === null) return "it has no usage or no timings";
   const own = {
     prompt_n: done.promptRead,
@@ -282,7 +286,7 @@ const statisticsFault = ({ usage, timings, how }: Reply, turn: WireTurn | undefi
     return `prompt_tokens ${usage.prompt_tokens}, sent ${turn.promptIds.length}`;
   if (usage.prompt_tokens !== done.promptTokens)
     return `prompt_tokens ${usage.prompt_tokens}, DONE says ${done.promptTokens}`;
-  if (usage.prompt_tokens_details.cached_tokens !== done.reused) return "cached_tokens is not its DONE's";
+  if (usage.prompt_tokens_details?.cached_tokens !== done.reused) return "cached_tokens is not its DONE's";
   if (usage.total_tokens !== usage.prompt_tokens + usage.completion_tokens) return "total_tokens is not the sum";
   const natural = how !== "stop";
   if (natural ? usage.completion_tokens !== done.generated : usage.completion_tokens > done.generated) {

@@ -1,4 +1,6 @@
 /** The real agent over HTTP: answers of the real model, requests that are refused, and who may ask. */
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
 import test from "ava";
 import { type AgentUnderTest, atRest, signedBy, startAgentUnderTest } from "../helpers/agent-process.ts";
 import { expectedAnswer, expectedAnswers } from "../helpers/expected-answers.ts";
@@ -171,6 +173,71 @@ test.serial("a prompt longer than the context: 400 context_length_exceeded with 
   const { error } = (await response.json()) as { error: { code: string; message: string } };
   t.is(error.code, "context_length_exceeded");
   t.regex(error.message, /\b60\d\d\b.*\b2048\b/);
+});
+
+test.serial("what cannot fit is refused from its length, before a tokenizer sees it", async (t) => {
+  const ask = (content: string) => agent.chat({ model: "default", messages: [{ role: "user", content }] });
+  const special = await ask("<|im_start|>".repeat(300_000));
+  t.is(special.status, 400);
+  const { error } = (await special.json()) as { error: { code: string; message: string } };
+  t.is(error.code, "context_length_exceeded");
+  t.regex(error.message, /at least \d+ tokens.*2048/);
+  t.is((await ask("<|im_end|>".repeat(1_500))).status, 400);
+});
+
+test.serial("logit_bias for a token that the model does not have: 400 that names it", async (t) => {
+  for (const id of ["1024", "50256", "3000000000"]) {
+    const response = await agent.chat(chatBody({ logit_bias: { [id]: -100 } }));
+    t.is(response.status, 400);
+    const { error } = (await response.json()) as { error: { param: string; message: string } };
+    t.is(error.param, "logit_bias");
+    t.true(error.message.includes(id));
+  }
+  const proto = await fetch(`${agent.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${agent.localKey}`, "content-type": "application/json" },
+    body: `${JSON.stringify(chatBody()).slice(0, -1)},"logit_bias":{"__proto__":5}}`,
+  });
+  t.is(proto.status, 400);
+});
+
+test.serial("a temperature close to 0 is as good as 0", async (t) => {
+  const answer = (await (await agent.chat(chatBody({ temperature: 5e-38 }))).json()) as {
+    choices: [{ message: { content: string } }];
+  };
+  t.is(answer.choices[0].message.content, portugal.expected);
+});
+
+test.serial("every answer has an x-request-id and a body, also those to what is no request", async (t) => {
+  const headers = { authorization: `Bearer ${agent.localKey}` };
+  for (const [path, init] of [
+    ["/healthz", {}],
+    ["/v1/models", { headers }],
+    ["/v1/models", {}],
+    ["/nothing", {}],
+  ] as const) {
+    const response = await fetch(agent.url + path, init);
+    t.regex(response.headers.get("x-request-id") ?? "", /^req_/, path);
+    t.regex(response.headers.get("openai-processing-ms") ?? "", /^\d+$/, path);
+    t.true((await response.text()).length > 0, path);
+  }
+  const { hostname, port } = new URL(agent.url);
+  for (const bytes of [
+    "GARBAGE\r\n\r\n",
+    "GET / HTTP/1.1\r\nconnection: close\r\n\r\n",
+    "GET /v1/models/a HTTP/1.1\r\nhost: a b\r\nconnection: close\r\n\r\n",
+  ]) {
+    const socket = connect(Number(port), hostname);
+    socket.write(bytes);
+    const answer = await text(socket);
+    t.regex(answer, /^HTTP\/1\.1 4\d\d /, bytes);
+    t.regex(answer, /"error":\{"message":"[^"]+"/, bytes);
+  }
+});
+
+test.serial("the local key may come as x-api-key", async (t) => {
+  t.is((await fetch(`${agent.url}/v1/models`, { headers: { "x-api-key": agent.localKey } })).status, 200);
+  t.is((await fetch(`${agent.url}/v1/models`, { headers: { "x-api-key": "wrong" } })).status, 401);
 });
 
 test.serial(

@@ -5,7 +5,8 @@ import { createRequestVerifier } from "../../gpu-agent/src/auth/verify-request.t
 import { signedFields, testKeyId, testLockgate, testNowMs, testSecret, testTarget } from "../helpers/edge-signing.ts";
 
 const key = "local-0123456789";
-const check = createLocalKeyCheck(key);
+const local = createLocalKeyCheck(key);
+const check = (authorization: string | null, apiKey: string | null = null) => local(authorization, apiKey);
 const verifier = () =>
   createRequestVerifier({ keys: new Map([[testKeyId, testSecret]]), now: () => testNowMs, startedAtMs: 0 });
 
@@ -32,8 +33,8 @@ test("no key, an empty one, another scheme, two headers and a wrong key are each
 
 test("without a local key configured nothing passes", (t) => {
   const none = createLocalKeyCheck(undefined);
-  t.deepEqual(none(`Bearer ${key}`), { ok: false, reason: "unknown_key" });
-  t.false(none("Bearer ").ok);
+  t.deepEqual(none(`Bearer ${key}`, null), { ok: false, reason: "unknown_key" });
+  t.false(none("Bearer ", null).ok);
   t.throws(() => createLocalKeyCheck(""), { instanceOf: RangeError });
 });
 

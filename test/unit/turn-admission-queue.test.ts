@@ -146,3 +146,19 @@ test("retry-after comes from what turns here took: nothing before the first, wit
   const perTurn = pace.expectedTokens(4, requestOf(4).maxTokens);
   t.is(queue.retryAfterMs(), Math.min(60_000, Math.max(1_000, 90 * perTurn)));
 });
+
+test("a turn that may not wait takes any slot that is free before it is refused", async (t) => {
+  const fleet = await startFleet(2);
+  const queue = new AdmissionQueue({ pool: fleet.pool, clock: fleet.clock, pace: new Pace(), maxWaiting: 0 });
+  const long = { ...requestOf(4), prompt: Int32Array.from({ length: 8192 }, (_, at) => at) };
+  const enter = () => queue.enter(long, { signal: new AbortController().signal });
+  const first = await enter().admission;
+  const lease = await first.lease;
+  first.settle([]);
+  void lease.release();
+  const holder = await enter().admission;
+  t.is(holder.replica.index, first.replica.index, "where the prompt is");
+  const other = await enter().admission;
+  t.not(other.replica.index, holder.replica.index);
+  t.throws(enter, { instanceOf: QueueFull });
+});

@@ -4,8 +4,8 @@
  * Only SHA-256 digests are kept: keys are long and random, so a fast hash is enough. Every entry is compared in full, so the
  * time tells nothing about which came close.
  */
+import { readApiKey } from "@lockgate/shared-types";
 import type { Admit } from "./admit.ts";
-import { readApiKey } from "./api-key.ts";
 
 /** Half a SHA-256: enough that no two tenants share a partition. */
 const TENANT_SALT_HEX_CHARS = 32;
@@ -26,7 +26,7 @@ const equalInConstantTime = (left: string, right: string): boolean => {
 export const admitByKeyHashes =
   (hashes: ReadonlyMap<string, string>): Admit =>
   async (headers) => {
-    const credential = readApiKey(headers);
+    const credential = readApiKey(headers.get("authorization"), headers.get("x-api-key"));
     if (!credential.ok) return { kind: "refused", code: "invalid_api_key", cause: credential.fault };
     const given = await sha256Hex(credential.secret);
     let keyId: string | undefined;

@@ -29,11 +29,12 @@ export const authenticate = async (
   const fields = [...headers];
   const valuesOf = (name: string): string[] =>
     fields.filter(([field]) => field.toLowerCase() === name).map(([, value]) => value);
-  const authorization = valuesOf("authorization");
+  const fieldOf = (name: string): string | null => valuesOf(name).join(", ") || null;
+  const [authorization, apiKey] = [fieldOf("authorization"), fieldOf("x-api-key")];
   const isSigned = valuesOf("signature").length > 0 || valuesOf("signature-input").length > 0;
-  if (authorization.length > 0) {
+  if (valuesOf("authorization").length > 0 || apiKey !== null) {
     if (isSigned) return { ok: false, reason: "two_credentials", detail: "a signature and a local key" };
-    const verdict = checkLocalKey(authorization.join(", "));
+    const verdict = checkLocalKey(authorization, apiKey);
     return verdict.ok ? { ok: true, kind: "local" } : { ok: false, reason: verdict.reason, detail: "local key" };
   }
   const head = await verifier.verifyHead(method, url, fields);

@@ -2,10 +2,9 @@
  * The agent's HTTP API as a route table, in the order a request takes: health, who are you, what do you want. Streams are written straight
  * to Node's response (chat-completions.ts); everything else is a small JSON answer.
  */
-import { randomUUID } from "node:crypto";
 import type { HttpBindings } from "@hono/node-server";
 import type { ErrorCode } from "@lockgate/shared-types";
-import { type Context, Hono, type MiddlewareHandler } from "hono";
+import { Hono, type MiddlewareHandler } from "hono";
 import { authenticate } from "../auth/authenticate.ts";
 import type { LocalKeyCheck } from "../auth/local-key.ts";
 import type { RequestVerifier } from "../auth/verify-request.ts";
@@ -60,20 +59,18 @@ export interface RequestIdentity {
 export interface AgentEnv {
   readonly Bindings: HttpBindings;
   /** `log` names the request in every line. */
-  readonly Variables: { identity: RequestIdentity; log: Log };
+  readonly Variables: { identity: RequestIdentity; requestId: string; log: Log };
 }
 
-/** An error answer; the request id goes along once there is one. */
-export const refuse = (
-  c: Context<AgentEnv>,
-  error: { code: ErrorCode; message: string; param?: string | null; retryAfterMs?: number },
-): Response => {
+/** An error answer. */
+export const refuse = (error: {
+  code: ErrorCode;
+  message: string;
+  param?: string | null;
+  retryAfterMs?: number;
+}): Response => {
   const { status, headers, body } = renderError({ param: null, ...error });
-  const identity = c.get("identity") as RequestIdentity | undefined;
-  return new Response(body, {
-    status,
-    headers: { ...headers, ...(identity && { "x-request-id": identity.requestId }) },
-  });
+  return new Response(body, { status, headers });
 };
 
 const pairs = (raw: readonly string[]): [string, string][] => {
@@ -121,7 +118,7 @@ export const createApp = (services: AgentServices): Hono<AgentEnv> => {
     );
     if (!caller.ok) {
       c.get("log")("warn", "request_refused", { reason: caller.reason, detail: caller.detail });
-      return refuse(c, {
+      return refuse({
         code: "invalid_signature",
         message: "This agent takes requests with a valid signature or its local key.",
       });
@@ -139,7 +136,7 @@ export const createApp = (services: AgentServices): Hono<AgentEnv> => {
             contentDigest: caller.contentDigest,
           }
         : {
-            requestId: `req_${randomUUID()}`,
+            requestId: c.get("requestId"),
             keyId: null,
             salt: "",
             deadlineMs: clientDeadlineMs(c.req.header("x-stainless-timeout"), Date.now()),
@@ -147,7 +144,8 @@ export const createApp = (services: AgentServices): Hono<AgentEnv> => {
             contentDigest: undefined,
           },
     );
-    c.set("log", withFields(c.get("log"), { request: c.get("identity").requestId }));
+    c.set("requestId", c.get("identity").requestId);
+    c.set("log", withFields(c.get("log"), { request: c.get("requestId") }));
     await next();
   };
   app.use("/v1/*", authenticated);
@@ -158,7 +156,7 @@ export const createApp = (services: AgentServices): Hono<AgentEnv> => {
   app.get("/v1/models/:id{.+}", (c) => {
     const id = c.req.param("id");
     if (model.answersTo(id)) return c.json(modelObject);
-    return refuse(c, {
+    return refuse({
       code: "model_not_found",
       message: `The model '${id}' does not exist here. Known: ${model.name}.`,
       param: "model",
@@ -169,14 +167,14 @@ export const createApp = (services: AgentServices): Hono<AgentEnv> => {
 
   app.notFound((c) => {
     const allowed = methods[c.req.path];
-    if (allowed === undefined) return refuse(c, { code: "not_found", message: `There is no ${c.req.path} here.` });
-    const response = refuse(c, { code: "method_not_allowed", message: `${c.req.path} takes ${allowed}.` });
+    if (allowed === undefined) return refuse({ code: "not_found", message: `There is no ${c.req.path} here.` });
+    const response = refuse({ code: "method_not_allowed", message: `${c.req.path} takes ${allowed}.` });
     response.headers.set("allow", allowed);
     return response;
   });
   app.onError((error, c) => {
     c.get("log")("error", "request_failed", { error: error.stack ?? error.message });
-    return refuse(c, { code: "internal_error", message: "The request failed inside the agent." });
+    return refuse({ code: "internal_error", message: "The request failed inside the agent." });
   });
   return app;
 };

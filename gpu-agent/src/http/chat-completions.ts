@@ -52,7 +52,7 @@ export const chatCompletions = async (c: Context<AgentEnv>, services: AgentServi
   });
   if (account === undefined) {
     log("warn", "turn_refused", { code: "USAGE_SPOOL_FULL" });
-    return refuse(c, { code: "overloaded", message: "This agent cannot record further usage. Try again later." });
+    return refuse({ code: "overloaded", message: "This agent cannot record further usage. Try again later." });
   }
 
   // The one signal from the client's socket to the native decode.
@@ -66,7 +66,7 @@ export const chatCompletions = async (c: Context<AgentEnv>, services: AgentServi
   } catch (error) {
     if (!(error instanceof ReplicaError)) throw error;
     log("warn", "turn_refused", { code: error.code, detail: error.message });
-    return refuse(c, { ...refusalOf(error), ...retryAfter(services.queue.retryAfterMs()) });
+    return refuse({ ...refusalOf(error), ...retryAfter(services.queue.retryAfterMs()) });
   }
 
   const answer: ResponseIdentity = {
@@ -111,6 +111,13 @@ const refusalOf = (error: ReplicaError): { readonly code: ErrorCode; readonly me
 
 const noReplica = { code: "overloaded", message: "No replica of this model is ready. Try again later." } as const;
 
+const tooLong = (tokens: string, contextTokens: number) =>
+  ({
+    code: "context_length_exceeded",
+    message: `The messages have ${tokens} tokens; this model's context holds ${contextTokens}, one of them for the answer.`,
+    param: "messages",
+  }) as const;
+
 const retryAfter = (retryAfterMs: number | undefined) => (retryAfterMs === undefined ? {} : { retryAfterMs });
 
 const prepare = async (
@@ -122,33 +129,37 @@ const prepare = async (
   const body = await readBody(c.env.incoming);
   if (!body.ok) {
     if (body.why === "cut_short") return RESPONSE_ALREADY_SENT;
-    return refuse(c, { code: "request_too_large", message: `The body is larger than ${MAX_BODY_BYTES} bytes.` });
+    return refuse({ code: "request_too_large", message: `The body is larger than ${MAX_BODY_BYTES} bytes.` });
   }
   if (identity.contentDigest !== undefined && !services.verifier.verifyBody(identity.contentDigest, body.bytes)) {
     c.get("log")("warn", "request_refused", { reason: "bad_digest" });
-    return refuse(c, {
+    return refuse({
       code: "invalid_signature",
       message: "This agent takes requests with a valid signature or its local key.",
     });
   }
   if (services.draining())
-    return refuse(c, { code: "overloaded", message: "This agent is shutting down. Try again elsewhere." });
+    return refuse({ code: "overloaded", message: "This agent is shutting down. Try again elsewhere." });
   const parsed = parseChatRequest(body.bytes);
-  if (!parsed.ok) return refuse(c, parsed.problem);
+  if (!parsed.ok) return refuse(parsed.problem);
   const chat = parsed.request;
   if (!model.answersTo(chat.model)) {
     const message = `The model '${chat.model}' does not exist here. Known: ${model.name}.`;
-    return refuse(c, { code: "model_not_found", message, param: "model" });
+    return refuse({ code: "model_not_found", message, param: "model" });
   }
-  const tokenized = await model.tokenize(chat.messages);
-  if (!tokenized.ok) return refuse(c, { code: "invalid_value", message: tokenized.message, param: "messages" });
+  const strangeId = chat.sampling.logitBias?.find(([id]) => id >= model.vocabSize)?.[0];
+  if (strangeId !== undefined) {
+    const message = `logit_bias names the token ${strangeId}; this model has the tokens 0 to ${model.vocabSize - 1}.`;
+    return refuse({ code: "invalid_value", message, param: "logit_bias" });
+  }
   const { contextTokens } = services.pool;
-  if (contextTokens === undefined) return refuse(c, noReplica);
+  if (contextTokens === undefined) return refuse(noReplica);
+  const leastTokens = model.leastTokens(chat.messages);
+  if (leastTokens >= contextTokens) return refuse(tooLong(`at least ${leastTokens}`, contextTokens));
+  const tokenized = await model.tokenize(chat.messages);
+  if (!tokenized.ok) return refuse({ code: "invalid_value", message: tokenized.message, param: "messages" });
   const room = contextTokens - tokenized.prompt.length;
-  if (room < 1) {
-    const message = `The messages have ${tokenized.prompt.length} tokens; this model's context holds ${contextTokens}, one of them for the answer.`;
-    return refuse(c, { code: "context_length_exceeded", message, param: "messages" });
-  }
+  if (room < 1) return refuse(tooLong(String(tokenized.prompt.length), contextTokens));
   const maxTokens = Math.min(chat.maxTokens ?? room, room);
   return {
     chat,
@@ -186,7 +197,7 @@ const turnContext = ({ services: { queue, open, model }, meter, account }: Sendi
 const usageOf = (prepared: Prepared, outcome: TurnOutcome): TurnUsage => ({
   promptTokens: prepared.turn.engine.prompt.length,
   completionTokens: outcome.completionTokens,
-  cachedTokens: outcome.statistics?.reused ?? 0,
+  cachedTokens: outcome.statistics?.reused ?? null,
 });
 
 const sendStream = async (sending: Sending): Promise<TurnOutcome> => {

@@ -26,6 +26,9 @@ export interface ChatRequest {
 
 const MAX_MODEL_NAME_CHARS = 256;
 const MAX_STOP_STRINGS = 16;
+/** Beyond these a logit that is divided by the penalty is no finite number any more, or as good as none. */
+const MIN_REPETITION_PENALTY = 0.01;
+const MAX_REPETITION_PENALTY = 100;
 /** The stop matcher holds back at most one stop string's length of text. */
 const MAX_STOP_CHARS = 1_024;
 const MAX_LOGIT_BIASES = 1_024;
@@ -66,10 +69,17 @@ const stop = z.preprocess(
     .max(MAX_STOP_STRINGS, { error: `must have at most ${MAX_STOP_STRINGS} strings` }),
 );
 
+const isPlainObject = (value: unknown): value is object =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** As a map first: a record would drop an own key `__proto__` without a word. */
 const logitBias = z
-  .record(z.string(), numberIn(-100, 100), { error: "must be an object of token ids and biases" })
+  .preprocess(
+    (value) => (isPlainObject(value) ? new Map(Object.entries(value)) : value),
+    z.map(z.string(), numberIn(-100, 100), { error: "must be an object of token ids and biases" }),
+  )
   .transform((biases, sink): [token: number, bias: number][] => {
-    const pairs = Object.entries(biases);
+    const pairs = [...biases];
     if (pairs.length > MAX_LOGIT_BIASES) addInvalid(sink, biases, `must have at most ${MAX_LOGIT_BIASES} token ids`);
     const badId = pairs.find(([id]) => !/^(0|[1-9]\d{0,9})$/.test(id))?.[0];
     if (badId !== undefined)
@@ -132,8 +142,8 @@ export const chatFields = {
   web_search_options: refused("web search is not supported"),
   // Ours, under the names that other servers of open models use.
   min_p: honoured(numberIn(0, 1)),
-  repeat_penalty: honoured(numberAbove0()),
-  repetition_penalty: honoured(numberAbove0()),
+  repeat_penalty: honoured(numberIn(MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY)),
+  repetition_penalty: honoured(numberIn(MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY)),
   top_k: honoured(integerIn(0, MAX_TOKENS_LIMIT)),
 };
 

@@ -27,15 +27,16 @@ export interface TurnUsage {
   readonly promptTokens: number;
   /** Tokens that the caller consumed, the end token included. */
   readonly completionTokens: number;
-  /** Prompt tokens that came from the KV cache. */
-  readonly cachedTokens: number;
+  /** Prompt tokens that came from the KV cache; null when no DONE told. */
+  readonly cachedTokens: number | null;
 }
 
 export interface UsageBody {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
   readonly total_tokens: number;
-  readonly prompt_tokens_details: { readonly cached_tokens: number };
+  /** Absent for a turn without a DONE: nothing is made up. */
+  readonly prompt_tokens_details?: { readonly cached_tokens: number };
 }
 
 /** The engine's own figures of the turn: tokens and ms. `predicted_n` may exceed `completion_tokens` when the engine ran ahead. */
@@ -53,7 +54,7 @@ const usageBody = ({ promptTokens, completionTokens, cachedTokens }: TurnUsage):
   prompt_tokens: promptTokens,
   completion_tokens: completionTokens,
   total_tokens: promptTokens + completionTokens,
-  prompt_tokens_details: { cached_tokens: cachedTokens },
+  ...(cachedTokens === null ? {} : { prompt_tokens_details: { cached_tokens: cachedTokens } }),
 });
 
 /** A turn without a DONE has no timings, and says so. */

@@ -1,8 +1,8 @@
 /**
- * What the log and the metrics learn of every request: a log with the request's own fields (client's id, trace), its route and its
- * status. A path or an id that a client made up goes into neither as it came.
+ * What every request has: an id of ours, told in its answer, and what the log and the metrics learn of it: a log with the request's own
+ * fields (client's id, trace), its route and its status. A path or an id that a client made up goes into neither as it came.
  */
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { clientRequestId, parseTraceparent } from "@lockgate/shared-types";
 import type { MiddlewareHandler } from "hono";
@@ -48,9 +48,14 @@ export const observeRequests =
         requestFields(incoming.headers, () => randomBytes(SPAN_ID_BYTES).toString("hex")),
       ),
     );
+    c.set("requestId", `req_${randomUUID()}`);
     await next();
     // A handler that writes to the socket itself says so with this header, and nothing else.
     const sentHere = c.res.headers.has("x-hono-already-sent");
+    if (!sentHere) {
+      c.res.headers.set("x-request-id", c.get("requestId"));
+      c.res.headers.set("openai-processing-ms", String(Math.round(performance.now() - startedMs)));
+    }
     const status = !sentHere ? c.res.status : outgoing.headersSent ? outgoing.statusCode : CLIENT_GONE;
     const route = routeOf(c.req.path, routes);
     metrics.answered(route, status);

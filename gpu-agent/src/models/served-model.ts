@@ -10,6 +10,9 @@ import { createPieceTexts, type PieceTexts } from "../prompt/detokenizer.ts";
 /** What clients may say instead of the name of the agent's first model. */
 export const DEFAULT_MODEL_NAME = "default";
 
+/** Parts that a prompt is tokenised in; each text of a special token inside a message makes one more (see chat-template.ts). */
+const MAX_SEGMENTS = 1_024;
+
 export type TokenizedPrompt =
   | { readonly ok: true; readonly prompt: Int32Array }
   | { readonly ok: false; readonly message: string };
@@ -22,6 +25,7 @@ export class ServedModel {
   readonly pieceTexts: PieceTexts;
   readonly endTokens: ReadonlySet<number>;
   readonly #model: Model;
+  readonly #longestTokenBytes: number;
   readonly #template: ChatTemplate;
 
   private constructor(name: string, created: number, model: Model, template: ChatTemplate) {
@@ -31,6 +35,12 @@ export class ServedModel {
     this.#template = template;
     this.fingerprint = `lockgate_${model.info.architecture}_${model.info.parameters}`;
     this.pieceTexts = createPieceTexts(model.pieces());
+    const { offsets } = this.pieceTexts.pieces;
+    const pieceBytes = offsets.subarray(1).reduce((most, end, token) => Math.max(most, end - (offsets[token] ?? 0)), 1);
+    this.#longestTokenBytes = model.info.specialTexts.reduce(
+      (most, text) => Math.max(most, Buffer.byteLength(text)),
+      pieceBytes,
+    );
     this.endTokens = new Set(model.info.endTokens);
   }
 
@@ -54,10 +64,29 @@ export class ServedModel {
     return name === this.name || name === DEFAULT_MODEL_NAME;
   }
 
+  get vocabSize(): number {
+    return this.pieceTexts.pieces.offsets.length - 1;
+  }
+
+  /**
+   * The least number of tokens that these messages can have, from their length alone: no token of this model is longer than its longest.
+   * Cheap, so that what cannot fit is refused before templates and tokenizers spend seconds on it.
+   */
+  leastTokens(messages: readonly ChatMessage[]): number {
+    const bytes = messages.reduce((sum, { content }) => sum + Buffer.byteLength(content), 0);
+    return Math.ceil(bytes / this.#longestTokenBytes);
+  }
+
   /** The token ids of a conversation up to where the answer begins. */
   async tokenize(messages: readonly ChatMessage[]): Promise<TokenizedPrompt> {
     const rendered = this.#template.renderPrompt(messages);
     if (!rendered.ok) return rendered;
+    if (rendered.segments.length > MAX_SEGMENTS) {
+      return {
+        ok: false,
+        message: `the messages hold more than ${MAX_SEGMENTS - 1} texts of this model's special tokens`,
+      };
+    }
     const parts = await Promise.all(
       rendered.segments.map((segment, at) =>
         this.#model.tokenize(segment, { parseSpecial: true, addSpecial: at === 0 && rendered.addSpecial }),

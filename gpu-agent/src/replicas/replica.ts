@@ -134,7 +134,8 @@ export class Replica {
         return;
       }
       if (this.#stopping) break;
-      if (outcome === "final" || (!wasReady && tries >= this.#limits.readyTries)) {
+      // Final is a first start alone: a replica that was READY once may have lost its file or its device for a while.
+      if (!wasReady && (outcome === "final" || tries >= this.#limits.readyTries)) {
         this.#become("end", reason);
         this.#firstReady.reject(error);
         return;

@@ -8,6 +8,7 @@ import type { Clock, Timer } from "../replicas/clock.ts";
 import { NoReplica, QueueFull, ReplicaError } from "../replicas/errors.ts";
 import type { Admission, ReplicaPool } from "../replicas/pool.ts";
 import { PrefixChain } from "../replicas/prefix-index.ts";
+import type { Replica } from "../replicas/replica.ts";
 import type { EngineRequest } from "../replicas/wire.ts";
 import type { Pace } from "./pace.ts";
 import { planDispatch } from "./plan-dispatch.ts";
@@ -86,6 +87,8 @@ export class AdmissionQueue {
     else this.#waiters.push(waiter);
     this.dispatch();
     if (!again && this.#waiters.length > this.#maxWaiting && this.#waiters.includes(waiter)) {
+      // It would rather wait for another replica, and may not: any that is free will do before it is refused.
+      if (this.#placeAnywhere(waiter)) return { admission: waiter.place.promise, ahead: () => 0 };
       this.#remove(waiter);
       waiter.leave();
       throw new QueueFull(`all ${this.#maxWaiting} places in the queue are taken`);
@@ -119,14 +122,7 @@ export class AdmissionQueue {
     const granted = planDispatch(turns, views).map(({ waiter, replica }) => [this.#waiters[waiter], replica] as const);
     for (const [waiter, index] of granted) {
       const replica = this.#pool.replicas[index];
-      if (waiter === undefined || replica === undefined) continue;
-      this.#remove(waiter);
-      waiter.leave();
-      try {
-        waiter.place.resolve(this.#pool.admit(waiter.request, waiter.signal, { replica, blocks: waiter.blocks }));
-      } catch (error) {
-        waiter.place.reject(error);
-      }
+      if (waiter !== undefined && replica !== undefined) this.#place(waiter, replica);
     }
   }
 
@@ -173,6 +169,24 @@ export class AdmissionQueue {
       );
     }
     return waiter;
+  }
+
+  #placeAnywhere(waiter: Waiter): boolean {
+    const free = this.#pool.replicas.filter(({ engine }) => engine?.usable && engine.leases.free > 0);
+    const replica = free.toSorted((a, b) => a.inflight - b.inflight)[0];
+    if (replica === undefined) return false;
+    this.#place(waiter, replica);
+    return true;
+  }
+
+  #place(waiter: Waiter, replica: Replica): void {
+    this.#remove(waiter);
+    waiter.leave();
+    try {
+      waiter.place.resolve(this.#pool.admit(waiter.request, waiter.signal, { replica, blocks: waiter.blocks }));
+    } catch (error) {
+      waiter.place.reject(error);
+    }
   }
 
   #remove(waiter: Waiter): void {

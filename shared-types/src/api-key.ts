@@ -3,12 +3,10 @@
  *
  * Two different keys are a fault, not a choice: whoever looks at the other one would bill somebody else.
  */
-import { type Credential, readBearer, readSecret } from "@lockgate/shared-types";
+import { type Credential, readBearer, readSecret } from "./bearer-credential.ts";
 
-/** Reads the key; both headers may be there if they agree. */
-export const readApiKey = (headers: Headers): Credential => {
-  const authorization = headers.get("authorization");
-  const bare = headers.get("x-api-key");
+/** Reads the key from the two fields (several lines of one joined by commas; null for none); both may be there if they agree. */
+export const readApiKey = (authorization: string | null, bare: string | null): Credential => {
   if (bare === null) return readBearer(authorization);
   const fromBare = readSecret(bare.trim());
   if (authorization === null || !fromBare.ok) return fromBare;
