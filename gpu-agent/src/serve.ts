@@ -18,7 +18,7 @@ import { LiveConfig } from "./live-config.ts";
 import type { Log } from "./log.ts";
 import { AgentMetrics } from "./metrics/agent-metrics.ts";
 import { openMetricsServer } from "./metrics/metrics-server.ts";
-import { gpuNames } from "./models/devices.ts";
+import { gpuNames, unusedGpuReason } from "./models/devices.ts";
 import { ServedModel } from "./models/served-model.ts";
 import { placeCores, placeDevices } from "./placement.ts";
 import { systemClock } from "./replicas/clock.ts";
@@ -82,6 +82,10 @@ export const serve = async (
   }
   // Which GPUs another engine can use is not ours to guess.
   const gpus = config.engineCommand === undefined ? gpuNames() : undefined;
+  const unused = gpus === undefined ? undefined : unusedGpuReason();
+  if (unused !== undefined) {
+    log("warn", "gpu_unused", { reason: unused, cure: "npm run gpu:cuda in a checkout; gpu-agent doctor says more" });
+  }
   const placement = placeDevices(config.replicas, config.devices, gpus ?? []);
   if (!placement.ok) return fail(exitCodes.usage, placement.message);
 
