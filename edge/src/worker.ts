@@ -3,14 +3,13 @@
  *
  * It holds no state, opens no stream and re-writes no byte of an answer. Limits and accounting are not here yet.
  */
-import { clientRequestId, contentDigest } from "@lockgate/shared-types";
+import { clientRequestId, contentDigest, deadlineMs } from "@lockgate/shared-types";
 import { type Context, Hono } from "hono";
 import { admitByKeyHashes } from "./admit/key-hashes.ts";
 import { type Env, loadConfig } from "./config.ts";
 import { errorResponse } from "./errors.ts";
 import { logError, logInfo, type RequestNames } from "./log.ts";
 import { REQUEST_ID_BYTES, requestIdOf } from "./request-id.ts";
-import { deadlineMs } from "./upstream/deadline.ts";
 import { forward } from "./upstream/forward.ts";
 import { isPlainJson } from "./upstream/media-type.ts";
 import { type BodyResult, discardBody, readBody } from "./upstream/read-body.ts";

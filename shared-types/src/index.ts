@@ -2,6 +2,7 @@
 export * from "./api-key.ts";
 export * from "./bearer-credential.ts";
 export * from "./client-request-id.ts";
+export * from "./deadline.ts";
 export * from "./done-statistics.ts";
 export * from "./error-codes.ts";
 export * from "./heartbeat.ts";

@@ -1,10 +1,9 @@
-import { clientRequestId, readApiKey } from "@lockgate/shared-types";
+import { clientRequestId, deadlineMs, readApiKey } from "@lockgate/shared-types";
 import test from "ava";
 import fc from "fast-check";
 import { admitByKeyHashes } from "../../edge/src/admit/key-hashes.ts";
 import { MAX_ATTEMPTS, pickAgents } from "../../edge/src/fleet/pick-agent.ts";
 import { requestIdOf } from "../../edge/src/request-id.ts";
-import { deadlineMs } from "../../edge/src/upstream/deadline.ts";
 import { isPlainJson } from "../../edge/src/upstream/media-type.ts";
 import { clientHeaders } from "../../edge/src/upstream/response-headers.ts";
 

@@ -3,7 +3,7 @@
  * to Node's response (chat-completions.ts); everything else is a small JSON answer.
  */
 import type { HttpBindings } from "@hono/node-server";
-import type { ErrorCode } from "@lockgate/shared-types";
+import { deadlineMs, type ErrorCode } from "@lockgate/shared-types";
 import { Hono, type MiddlewareHandler } from "hono";
 import { authenticate } from "../auth/authenticate.ts";
 import type { LocalKeyCheck } from "../auth/local-key.ts";
@@ -79,12 +79,6 @@ const pairs = (raw: readonly string[]): [string, string][] => {
   return fields;
 };
 
-/** The SDKs' own time-out (seconds) as a deadline, unix ms; undefined for none or nonsense. */
-const clientDeadlineMs = (header: string | undefined, nowMs: number): number | undefined => {
-  const seconds = Number(header);
-  return header !== undefined && seconds > 0 && Number.isFinite(seconds) ? nowMs + seconds * 1000 : undefined;
-};
-
 /** Routes that exist, with the methods they take. */
 const methods: Readonly<Record<string, string>> = {
   "/healthz": "GET, HEAD",
@@ -139,7 +133,7 @@ export const createApp = (services: AgentServices): Hono<AgentEnv> => {
             requestId: c.get("requestId"),
             keyId: null,
             salt: "",
-            deadlineMs: clientDeadlineMs(c.req.header("x-stainless-timeout"), Date.now()),
+            deadlineMs: deadlineMs(c.req.header("x-stainless-timeout") ?? null, Date.now()),
             wantsPosition,
             contentDigest: undefined,
           },

@@ -185,14 +185,19 @@ interface Sending {
   readonly text: TurnText | undefined;
 }
 
-const watched = ({ meter, text }: Sending, sink: TurnSink): TurnSink => meter.sink(text?.sink(sink) ?? sink);
-
-const turnContext = ({ services: { queue, open, model }, meter, account }: Sending): TurnContext => ({
-  placeAgain: (request, signal) => queue.enter(request, { signal, again: true }).admission,
-  open: meter.open(open),
-  model,
-  settle: account.settle,
-});
+/** Runs the turn into a sink that the meter, and where asked for the text log, look over the shoulder of. */
+const run = (sending: Sending, sink: TurnSink): Promise<TurnOutcome> => {
+  const { services, prepared, ticket, abort, meter, account, text } = sending;
+  const { queue, open, model } = services;
+  const context: TurnContext = {
+    placeAgain: (request, signal) => queue.enter(request, { signal, again: true }).admission,
+    open: meter.open(open),
+    model,
+    settle: account.settle,
+  };
+  const watched = meter.sink(text?.sink(sink) ?? sink);
+  return runQueuedTurn(context, ticket.admission, prepared.turn, abort.signal, watched);
+};
 
 const usageOf = (prepared: Prepared, outcome: TurnOutcome): TurnUsage => ({
   promptTokens: prepared.turn.engine.prompt.length,
@@ -201,7 +206,7 @@ const usageOf = (prepared: Prepared, outcome: TurnOutcome): TurnUsage => ({
 });
 
 const sendStream = async (sending: Sending): Promise<TurnOutcome> => {
-  const { services, prepared, ticket, abort, outgoing, answer, identity, startedMs } = sending;
+  const { services, prepared, ticket, outgoing, answer, identity, startedMs } = sending;
   outgoing.writeHead(200, {
     ...sseHeaders,
     "x-request-id": identity.requestId,
@@ -228,13 +233,7 @@ const sendStream = async (sending: Sending): Promise<TurnOutcome> => {
     },
     flush: () => stream.flush(),
   };
-  const outcome = await runQueuedTurn(
-    turnContext(sending),
-    ticket.admission,
-    prepared.turn,
-    abort.signal,
-    watched(sending, sink),
-  );
+  const outcome = await run(sending, sink);
   if (outcome.kind === "finished") {
     begin();
     stream.text(chunks.finish(outcome.reason, outcome.statistics));
@@ -249,7 +248,7 @@ const sendStream = async (sending: Sending): Promise<TurnOutcome> => {
 };
 
 const sendBody = async (sending: Sending): Promise<TurnOutcome> => {
-  const { services, prepared, ticket, abort, outgoing, answer, identity, startedMs } = sending;
+  const { services, prepared, outgoing, answer, identity, startedMs } = sending;
   const headers = () => ({
     "content-type": "application/json",
     "x-request-id": identity.requestId,
@@ -274,13 +273,7 @@ const sendBody = async (sending: Sending): Promise<TurnOutcome> => {
     },
     flush: () => undefined,
   };
-  const outcome = await runQueuedTurn(
-    turnContext(sending),
-    ticket.admission,
-    prepared.turn,
-    abort.signal,
-    watched(sending, sink),
-  );
+  const outcome = await run(sending, sink);
   clearTimeout(commit);
   const body =
     outcome.kind === "finished"
