@@ -24,6 +24,7 @@ export const bundleWorker = async (entryPoint: string): Promise<string> => {
       platform: "neutral",
       conditions: ["workerd", "worker", "browser"],
       mainFields: ["browser", "module", "main"],
+      external: ["cloudflare:*"],
       logLevel: "silent",
     }),
     BUNDLE_TIMEOUT_MS,

@@ -9,10 +9,12 @@ import type { ChildProcess } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { Log, LogLevel, Miniflare } from "miniflare";
-import type { Env } from "../src/config.ts";
+import type { EnvTexts } from "../src/env-texts.ts";
+import { applyMigrations } from "./apply-migrations.ts";
 import { bundleWorker } from "./bundle.ts";
 import { endWithParent } from "./end-with-parent.ts";
 import { withTimeout } from "./with-timeout.ts";
+import { workerOptions } from "./worker-options.ts";
 import { readWranglerConfig, repositoryRoot } from "./wrangler-config.ts";
 
 /** workerd is ready in under a second; a loaded machine gets more. */
@@ -22,7 +24,11 @@ export interface EdgeWorkerOptions {
   /** 0, the default, takes a free one. */
   readonly port?: number;
   /** The worker's vars and secrets; they reach workerd over a pipe, never on a command line. */
-  readonly env: Env;
+  readonly env: EnvTexts;
+  /** Service bindings: name to the URL that each stands for. A deployed worker has vpc_services there. */
+  readonly services?: Readonly<Record<string, string>>;
+  /** Workers that share one workerd, its objects and its database; the default is one. */
+  readonly workers?: number;
   /** Gets every line that the worker logs; the default drops them. */
   readonly onLog?: (line: string) => void;
   /** Another entry point, relative to the root; the default is wrangler.toml's. */
@@ -32,6 +38,16 @@ export interface EdgeWorkerOptions {
 export interface EdgeWorker {
   /** `http://127.0.0.1:<port>`, no trailing slash. */
   readonly url: string;
+  /** One for each worker, `url` first. */
+  readonly urls: readonly string[];
+  /** Makes an object lose its memory, as a move to another machine does. `className` as in wrangler.toml. */
+  evict(className: string, objectName: string): Promise<void>;
+  /** The objects behind a binding, called from outside; an object that was called so cannot be evicted any more. */
+  objects(binding: string): ReturnType<Miniflare["getDurableObjectNamespace"]>;
+  /** How many objects of a class have ever stored something. */
+  objectCount(className: string): Promise<number>;
+  /** A look into the ledger from outside. */
+  readonly ledger: Awaited<ReturnType<Miniflare["getD1Database"]>>;
   /** The workerd processes that run now. */
   readonly pids: readonly number[];
   /** Ends workerd and waits until it is gone. */
@@ -81,6 +97,8 @@ const keepOwnSignals = <T>(create: () => T): T => {
 export const startEdgeWorker = async (options: EdgeWorkerOptions): Promise<EdgeWorker> => {
   const wrangler = await readWranglerConfig();
   const contents = await bundleWorker(options.main ?? wrangler.main);
+  const names = Array.from({ length: options.workers ?? 1 }, (_, index) => `${wrangler.name}-${index + 1}`);
+  const [firstName = ""] = names;
   const edge = Symbol("edge");
   const processes = followProcesses(edge);
   const miniflare = keepOwnSignals(() =>
@@ -95,28 +113,7 @@ export const startEdgeWorker = async (options: EdgeWorkerOptions): Promise<EdgeW
           logRequests: false,
           log: new Log(LogLevel.NONE),
           handleStructuredLogs: ({ message }) => options.onLog?.(message),
-          workers: [
-            {
-              config: {
-                name: wrangler.name,
-                compatibilityDate: wrangler.compatibility_date,
-                compatibilityFlags: wrangler.compatibility_flags,
-                manifest: {
-                  mainModule: "worker.js",
-                  modulesRoot: repositoryRoot,
-                  modules: { "worker.js": { type: "esm", contents } },
-                },
-                env: Object.fromEntries(
-                  Object.entries(options.env).map(([name, value]) => [name, { type: "text", value }]),
-                ),
-              },
-              dev: {
-                unsafeDirectSockets: [{ host: "127.0.0.1", port: options.port ?? 0 }],
-                stripCfConnectingIp: false,
-                unsafeRegisterWorker: false,
-              },
-            },
-          ],
+          workers: names.map((_, index) => workerOptions(wrangler, options, contents, names, index)),
         }),
     ),
   );
@@ -128,9 +125,24 @@ export const startEdgeWorker = async (options: EdgeWorkerOptions): Promise<EdgeW
   };
   try {
     await withTimeout(miniflare.ready, READY_TIMEOUT_MS, "starting workerd");
-    const url = await miniflare.unsafeGetDirectURL();
+    const urls = await Promise.all(names.map(async (name) => (await miniflare.unsafeGetDirectURL(name)).origin));
+    const databases = await Promise.all(
+      wrangler.d1_databases.map(async ({ binding, migrations_dir }) => {
+        const database = await miniflare.getD1Database(binding, firstName);
+        await applyMigrations(database, `${repositoryRoot}${migrations_dir}`);
+        return database;
+      }),
+    );
+    const [ledger] = databases;
+    const [url] = urls;
+    if (url === undefined || ledger === undefined) throw new Error("wrangler.toml names no database");
     return {
-      url: url.origin,
+      url,
+      urls,
+      ledger,
+      objects: (binding) => miniflare.getDurableObjectNamespace(binding, firstName),
+      evict: (className, name) => miniflare.unsafeEvictDurableObject(firstName, className, { name }),
+      objectCount: async (className) => (await miniflare.listDurableObjectIds(className, firstName)).length,
       get pids() {
         return [...processes.running].flatMap((child) => child.pid ?? []);
       },

@@ -1,7 +1,7 @@
 /**
- * Reads what the local edge needs from wrangler.toml, so that it runs with the flags that are deployed.
+ * Reads what the local edge needs from wrangler.toml, so that it runs with the flags and the bindings that are deployed.
  *
- * It takes the entry point and the compatibility settings and leaves the rest to wrangler.
+ * It takes the entry point, the compatibility settings, the objects and the databases and leaves the rest to wrangler.
  */
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
@@ -16,6 +16,8 @@ const schema = z.object({
   main: z.string(),
   compatibility_date: z.string(),
   compatibility_flags: z.array(z.string()),
+  durable_objects: z.object({ bindings: z.array(z.object({ name: z.string(), class_name: z.string() })) }),
+  d1_databases: z.array(z.object({ binding: z.string(), database_id: z.string(), migrations_dir: z.string() })),
 });
 
 /** The settings of wrangler.toml that decide how the worker runs. */

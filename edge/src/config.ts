@@ -6,6 +6,7 @@
  */
 import { importSigningKey, parseSigningKeys, type SigningKey, signingKeyIdSchema } from "@lockgate/shared-types";
 import * as z from "zod";
+import type { EnvTexts } from "./env-texts.ts";
 
 /** The wait for an agent's response headers: it sends them when a stream is admitted, at the latest 2 s into any other turn. */
 export const UPSTREAM_HEADERS_TIMEOUT_MS = 15_000;
@@ -13,14 +14,6 @@ const MAX_UPSTREAM_HEADERS_TIMEOUT_MS = 100_000;
 /** What fits in one variable; more of either belongs in a Durable Object. */
 const MAX_AGENTS = 64;
 const MAX_API_KEYS = 256;
-
-/** The bindings, as the platform hands them over: strings, or absent. */
-export interface Env {
-  readonly AGENTS?: string;
-  readonly AGENT_SIGNING_KEYS?: string;
-  readonly API_KEY_HASHES?: string;
-  readonly UPSTREAM_HEADERS_TIMEOUT_MS?: string;
-}
 
 /** One upstream. */
 export interface Agent {
@@ -71,7 +64,7 @@ const timeoutSchema = z.coerce.number().int().min(1).max(MAX_UPSTREAM_HEADERS_TI
 type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly hint: string };
 
 /** `path` of the first issue only goes down to array indices and known names: a record's key could be a pasted secret. */
-const parseJson = <T>(name: keyof Env, schema: z.ZodType<T>, text: string | undefined): Parsed<T> => {
+const parseJson = <T>(name: keyof EnvTexts, schema: z.ZodType<T>, text: string | undefined): Parsed<T> => {
   if (text === undefined) return { ok: false, hint: `${name} is not set` };
   let json: unknown;
   try {
@@ -88,7 +81,7 @@ const parseJson = <T>(name: keyof Env, schema: z.ZodType<T>, text: string | unde
 };
 
 /** Parses `env`. A missing AGENTS means none yet (requests get 503); a missing key list is a fault, never an open door. */
-export const parseConfig = async (env: Env): Promise<ConfigResult> => {
+export const parseConfig = async (env: EnvTexts): Promise<ConfigResult> => {
   const agents = parseJson("AGENTS", agentsSchema, env.AGENTS ?? "[]");
   if (!agents.ok) return agents;
   const hashes = parseJson("API_KEY_HASHES", apiKeyHashesSchema, env.API_KEY_HASHES);
@@ -115,13 +108,13 @@ export const parseConfig = async (env: Env): Promise<ConfigResult> => {
   };
 };
 
-const parsedConfigs = new WeakMap<Env, ConfigResult>();
+const parsedConfigs = new WeakMap<EnvTexts, ConfigResult>();
 
 /**
  * parseConfig, remembered for the isolate's env object. The result is kept, not the promise: in workerd a request must not
  * wait for a promise that another request made, which dies with that request.
  */
-export const loadConfig = async (env: Env): Promise<ConfigResult> => {
+export const loadConfig = async (env: EnvTexts): Promise<ConfigResult> => {
   const known = parsedConfigs.get(env);
   if (known !== undefined) return known;
   const result = await parseConfig(env);

@@ -6,7 +6,8 @@
 import { clientRequestId, contentDigest, deadlineMs } from "@lockgate/shared-types";
 import { type Context, Hono } from "hono";
 import { admitByKeyHashes } from "./admit/key-hashes.ts";
-import { type Env, loadConfig } from "./config.ts";
+import { loadConfig } from "./config.ts";
+import type { Env } from "./env.ts";
 import { errorResponse } from "./errors.ts";
 import { logError, logInfo, type RequestNames } from "./log.ts";
 import { REQUEST_ID_BYTES, requestIdOf } from "./request-id.ts";
@@ -113,4 +114,6 @@ edge.onError((error, context) => {
   return errorResponse("internal_error", names.requestId);
 });
 
+export { KeyGuard } from "./admit/key-guard.ts";
+export { Fleet } from "./fleet/fleet-object.ts";
 export default edge;

@@ -17,6 +17,7 @@ export const errorCodes = {
   context_length_exceeded: { status: 400, type: "invalid_request_error", anthropicType: "invalid_request_error" },
   invalid_api_key: { status: 401, type: "invalid_request_error", anthropicType: "authentication_error" },
   invalid_signature: { status: 401, type: "invalid_request_error", anthropicType: "authentication_error" },
+  permission_denied: { status: 403, type: "invalid_request_error", anthropicType: "permission_error" },
   model_not_found: { status: 404, type: "invalid_request_error", anthropicType: "not_found_error" },
   not_found: { status: 404, type: "invalid_request_error", anthropicType: "not_found_error" },
   method_not_allowed: { status: 405, type: "invalid_request_error", anthropicType: "invalid_request_error" },

@@ -4,7 +4,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { EventEmitter, once } from "node:events";
 import { startEdgeWorker } from "../../edge/local/edge-worker.ts";
-import type { Env } from "../../edge/src/config.ts";
+import type { EnvTexts } from "../../edge/src/env-texts.ts";
 import { createRequestVerifier } from "../../gpu-agent/src/auth/verify-request.ts";
 import { type ScriptedAgent, startScriptedAgent } from "./scripted-agent.ts";
 
@@ -24,7 +24,7 @@ export interface EdgeUnderTest {
 }
 
 /** Starts `agentCount` scripted agents that verify signatures, and an edge in front of them. `env` adds or replaces bindings. */
-export const startEdgeUnderTest = async (agentCount = 1, env: Env = {}): Promise<EdgeUnderTest> => {
+export const startEdgeUnderTest = async (agentCount = 1, env: EnvTexts = {}): Promise<EdgeUnderTest> => {
   const secret = randomBytes(32);
   const apiKey = randomBytes(24).toString("base64url");
   const agents: ScriptedAgent[] = [];

@@ -1,5 +1,6 @@
 import test from "ava";
-import { type Env, loadConfig, parseConfig, UPSTREAM_HEADERS_TIMEOUT_MS } from "../../edge/src/config.ts";
+import { loadConfig, parseConfig, UPSTREAM_HEADERS_TIMEOUT_MS } from "../../edge/src/config.ts";
+import type { EnvTexts as Env } from "../../edge/src/env-texts.ts";
 
 const good: Env = {
   AGENTS: '[{"name":"gpu-1","url":"https://gpu-1.example.com/","keyId":"k1"}]',
