@@ -1,13 +1,14 @@
 /** The `gpu-agent` command: picks the sub-command, builds a missing addon first, and is the only place that ends the process. */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { addBenchCommand } from "./cli/bench.ts";
 import { addConfigCommand } from "./cli/config-schema.ts";
 import type { CliContext } from "./cli/context.ts";
 import { addDoctorCommand } from "./cli/doctor.ts";
 import { exitCodeHelp } from "./cli/exit-code-help.ts";
 import { addKeysCommand } from "./cli/keys.ts";
 import { addModelsCommand } from "./cli/models.ts";
-import { addBenchCommand, addReplayCommand, addScriptedEngineCommand } from "./cli/ownership.ts";
+import { addReplayCommand, addScriptedEngineCommand } from "./cli/ownership.ts";
 import { addStatusCommand } from "./cli/status.ts";
 import { addServeCommand, createProgram, runProgram } from "./config/command-line.ts";
 import { resolveServeConfig } from "./config/load-serve-config.ts";

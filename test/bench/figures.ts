@@ -1,6 +1,7 @@
 /** Samples of the bench as figures and as a table. Pure. */
-import { quantile } from "../../gpu-agent/src/ownership/bench-control.ts";
-import type { Sample } from "./load.ts";
+import type { Sample } from "../../gpu-agent/src/bench/load.ts";
+import { quantile, rounded as round, sum } from "../../gpu-agent/src/bench/quantile.ts";
+import { formatFigures } from "../../gpu-agent/src/bench/table.ts";
 
 export const placeNames = ["native", "agent", "edge"] as const;
 export type PlaceName = (typeof placeNames)[number];
@@ -35,10 +36,6 @@ export interface Row extends Combination {
   readonly serverCpuUsPerChunk: Readonly<Record<string, number>>;
 }
 
-const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
-
-const round = (value: number, digits: number): number => Number(value.toFixed(digits));
-
 const rates = (measured: readonly Measured[]): number[] =>
   measured.map(({ chunks, elapsedMs }) => (chunks / elapsedMs) * 1000);
 
@@ -68,23 +65,9 @@ export const toRow = (
   };
 };
 
-/** Columns: the first left-aligned, the others right-aligned, as wide as their widest cell. */
-export const formatTable = (head: readonly string[], rows: readonly (readonly string[])[]): string => {
-  const all = [head, ...rows];
-  const widths = head.map((_, column) => Math.max(...all.map((cells) => cells[column]?.length ?? 0)));
-  return all
-    .map((cells) =>
-      cells
-        .map((cell, column) => (column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0)))
-        .join("  ")
-        .trimEnd(),
-    )
-    .join("\n");
-};
-
 /** The rows as a table, places of one combination below each other. */
 export const formatRows = (rows: readonly Row[]): string =>
-  formatTable(
+  formatFigures(
     [
       "place",
       "slots",

@@ -6,15 +6,19 @@
  * Results go to stdout, progress to stderr. It judges nothing: what is too slow is for the reader to say.
  */
 import { writeFileSync } from "node:fs";
-import { arch, availableParallelism, cpus, platform, release, totalmem } from "node:os";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { llamaVersion } from "@lockgate/native";
-import { type Combination, formatRows, formatTable, type Measured, placeNames, type Row, toRow } from "./figures.ts";
-import type { DriverRequest } from "./load.ts";
-import { type Driver, type NamedProcess, startDriver, startStack } from "./places.ts";
-import { cpuTimeMs, residentMemory } from "./processes.ts";
-import { QUESTION } from "./question.ts";
+import { BenchChildren } from "../../gpu-agent/src/bench/children.ts";
+import type { Driver } from "../../gpu-agent/src/bench/drivers.ts";
+import type { DriverRequest } from "../../gpu-agent/src/bench/load.ts";
+import { describeMachine } from "../../gpu-agent/src/bench/machine.ts";
+import { machineLine } from "../../gpu-agent/src/bench/machine-line.ts";
+import { cpuTimeMs, residentMemory } from "../../gpu-agent/src/bench/process-figures.ts";
+import { formatFigures } from "../../gpu-agent/src/bench/table.ts";
+import { type Combination, formatRows, type Measured, placeNames, type Row, toRow } from "./figures.ts";
+import { type NamedProcess, startClient, startNativeDriver, startStack } from "./places.ts";
+import { EXPECTED_ANSWER, MAX_TOKENS, MESSAGES, QUESTION } from "./question.ts";
 
 const CALLERS = [1, 4, 16] as const;
 const SLOTS = [1, 4] as const;
@@ -59,14 +63,14 @@ const readOptions = (words: readonly string[]): Options | undefined => {
 };
 
 const startSubjects = async (
-  started: AsyncDisposableStack,
+  children: BenchChildren,
   profileDirectory: string | undefined,
 ): Promise<{ subjects: Subject[]; client: Driver }> => {
-  const client = await startDriver(started, "http-driver.ts");
+  const client = await startClient(children);
   const subjects: Subject[] = [];
   for (const slots of SLOTS) {
-    const native = await startDriver(started, "native-driver.ts", [String(slots)]);
-    const stack = await startStack(started, slots, profileDirectory);
+    const native = await startNativeDriver(children, slots);
+    const stack = await startStack(children, slots, profileDirectory);
     const behindEdge = stack.processes.filter(({ name }) => name !== "edge");
     subjects.push(
       { place: "native", slots, driver: native, target: undefined, processes: [] },
@@ -81,7 +85,15 @@ const measure = async (subject: Subject, callers: number, turns: number): Promis
   const cpuMs = () => subject.processes.map(({ pid }) => cpuTimeMs(pid) ?? Number.NaN);
   const before = cpuMs();
   const sample = await subject.driver.run({
-    load: { callers, turns: Math.max(callers, turns) },
+    load: {
+      callers,
+      turns: Math.max(callers, turns),
+      messages: [...MESSAGES],
+      maxTokens: MAX_TOKENS,
+      bannedTokens: [],
+      stream: true,
+      expected: { text: EXPECTED_ANSWER },
+    },
     ...(subject.target === undefined ? {} : { target: subject.target }),
   });
   const used = cpuMs().map((ms, at) => ms - (before[at] ?? 0));
@@ -141,13 +153,7 @@ const memoryOf = (subjects: readonly Subject[], client: Driver) => {
   });
 };
 
-const machine = () => ({
-  cpu: `${availableParallelism()} x ${cpus()[0]?.model ?? "unknown"}`,
-  memoryGib: Math.round(totalmem() / 2 ** 30),
-  system: `${platform()} ${release()} ${arch()}`,
-  node: process.versions.node,
-  llamaCpp: llamaVersion,
-});
+const machine = () => ({ ...describeMachine(), llamaCpp: llamaVersion });
 
 const bench = async (options: Options): Promise<number> => {
   const interrupted = Promise.withResolvers<"interrupted">();
@@ -155,10 +161,11 @@ const bench = async (options: Options): Promise<number> => {
     process.on(signal, () => interrupted.resolve("interrupted"));
   }
   const startedMs = performance.now();
-  await using started = new AsyncDisposableStack();
+  const about = machine();
+  await using children = new BenchChildren();
   const work = async () => {
     progress("starting native decoders, agents and edges");
-    const { subjects, client } = await startSubjects(started, options.profileDirectory);
+    const { subjects, client } = await startSubjects(children, options.profileDirectory);
     const samples = await measureAll(subjects, EFFORTS[options.quick ? "quick" : "full"]);
     return { rows: toRows(samples), memory: memoryOf(subjects, client) };
   };
@@ -170,14 +177,13 @@ const bench = async (options: Options): Promise<number> => {
     return exitCodes.interrupted;
   }
   const { rows, memory } = ended;
-  const about = machine();
   const seconds = Math.round((performance.now() - startedMs) / 1000);
-  const memoryTable = formatTable(
+  const memoryTable = formatFigures(
     ["process", "resident MiB", "peak MiB"],
     memory.map(({ name, residentMib, peakMib }) => [name, String(residentMib ?? "-"), String(peakMib ?? "-")]),
   );
   process.stdout.write(
-    `${about.cpu}, ${about.memoryGib} GiB, ${about.system}, Node ${about.node}, llama.cpp ${about.llamaCpp}\n` +
+    `${machineLine(about)}, llama.cpp ${about.llamaCpp}\n` +
       `Built-in model, one replica, one compute thread, "${QUESTION}"; every answer exact.\n\n` +
       `${formatRows(rows)}\n\n${memoryTable}\n\n${seconds} s in all\n`,
   );

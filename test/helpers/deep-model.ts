@@ -5,21 +5,8 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DEFAULT_ALIGNMENT, readLayout } from "./gguf.ts";
-
-const u32 = (value: number): Buffer => {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32LE(value);
-  return bytes;
-};
-const u64 = (value: number): Buffer => {
-  const bytes = Buffer.alloc(8);
-  bytes.writeBigUInt64LE(BigInt(value));
-  return bytes;
-};
-const text = (value: string): Buffer => Buffer.concat([u64(Buffer.byteLength(value)), Buffer.from(value)]);
-const padding = (size: number): Buffer =>
-  Buffer.alloc((DEFAULT_ALIGNMENT - (size % DEFAULT_ALIGNMENT)) % DEFAULT_ALIGNMENT);
+import { readLayout } from "./gguf.ts";
+import { padding, tensorInfo, u64 } from "./gguf-parts.ts";
 
 /** The model at `source` with its blocks `times` over, as the bytes of a new GGUF. */
 export const repeatBlocks = (source: Buffer, times: number): Buffer => {
@@ -42,7 +29,7 @@ export const repeatBlocks = (source: Buffer, times: number): Buffer => {
   const data: Buffer[] = [];
   let offset = 0;
   for (const { name, dimensions, type, at, bytes } of repeated) {
-    head.push(text(name), u32(dimensions.length), ...dimensions.map(u64), u32(type), u64(offset));
+    head.push(tensorInfo(name, dimensions, type, offset));
     data.push(source.subarray(at, at + bytes), padding(bytes));
     offset += bytes + padding(bytes).length;
   }

@@ -1,4 +1,4 @@
-/** `gpu-agent replay` and `gpu-agent bench control`: what proves and measures the ownership of replicas. No model, no GPU. */
+/** `gpu-agent replay`: what proves the ownership of replicas. No model, no GPU. */
 import type { Command } from "commander";
 import { exitCodes } from "../config/exit-codes.ts";
 import { text } from "../config/serve-options.ts";
@@ -15,16 +15,6 @@ const replayOptions = {
   }),
 };
 
-const benchOptions = {
-  json: text<undefined>({
-    name: "json",
-    argument: "FILE",
-    help: "write the figures here too",
-    fallback: undefined,
-    fallbackText: "none",
-  }),
-};
-
 export const addReplayCommand = (program: Command, context: CliContext): void => {
   const replay = program
     .command("replay")
@@ -34,18 +24,6 @@ export const addReplayCommand = (program: Command, context: CliContext): void =>
     if (output === undefined) return failWith(context, exitCodes.usage, "replay needs --output DIR");
     const { runReplay } = await import("../ownership/replay.ts");
     return runReplay(output, context);
-  });
-};
-
-export const addBenchCommand = (program: Command, context: CliContext): void => {
-  const bench = program.command("bench").description("Measure the agent's own overhead.");
-  const control = bench
-    .command("control")
-    .description("What reader, pump, lock and scheme cost a turn, against a plain Python pump; no model.")
-    .addHelpText("after", "\nExamples:\n  gpu-agent bench control --json ./figures.json");
-  addAction(control, "bench-control", benchOptions, context, async ({ json }) => {
-    const { runControlBench } = await import("../ownership/bench-control.ts");
-    return runControlBench(json, context);
   });
 };
 

@@ -12,6 +12,11 @@ export const statusSchema = z.looseObject({
   draining: z.boolean(),
   inflight: z.number(),
   waiting: z.number(),
+  /** Null where no usage is recorded. */
+  usage: z
+    .looseObject({ backlog: z.number(), rejected: z.number(), delivery_error: z.string().nullable() })
+    .nullable()
+    .default(null),
   replicas: z.array(
     z.looseObject({
       index: z.number(),
@@ -69,12 +74,19 @@ const stateOf = ({ draining, replicas }: Status): string => {
   return `${draining ? "draining, " : ""}${ready} of ${replicas.length} replicas ready`;
 };
 
+const usageLines = ({ usage }: Status): string[] => {
+  if (usage === null) return [];
+  const failed = usage.delivery_error === null ? "" : `; the last delivery failed: ${plain(usage.delivery_error)}`;
+  return [`usage records: ${usage.backlog} wait for the edge, ${usage.rejected} rejected${failed}`];
+};
+
 /** The lines of one look. */
 export const statusLines = (url: string, look: Look, rates: ReadonlyMap<number, number> | null): string[] => {
   const { status } = look;
   return [
     `${plain(status.model)} on ${url}: ${stateOf(status)}`,
     `in flight ${status.inflight}, waiting ${status.waiting}, ${rateText(rates === null ? undefined : sumOf(rates))} tokens/s`,
+    ...usageLines(status),
     "",
     ...formatTable([
       ["REPLICA", "STATE", "FREE SLOTS", "IN FLIGHT", "SERVED", "TOKENS/S", "HEALS", "PID", "REASON"],

@@ -62,7 +62,7 @@ export const url = <T extends string | undefined>(option: Common<T | string>): S
   fallbackText: fallbackTextOf(option),
 });
 
-const integer = <T extends number | undefined>(
+export const integer = <T extends number | undefined>(
   option: Common<T | number> & { low: number; high: number },
 ): ServeOption<T | number> => ({
   ...option,

@@ -32,14 +32,9 @@ export const hostArguments = (
 const integer = (text: string): number => Number(text);
 const names = (text: string): string[] => text.split(",");
 
-/** Adds the command; its values come from hostArguments, and the native module judges them. */
-export const addReplicaHostCommand = (
-  program: Command,
-  onHost: (options: ReplicaHostOptions) => Promise<void>,
-): Command =>
-  program
-    .command("replica-host")
-    .description("Run one replica: the engine protocol on standard input and output.")
+/** Gives a command what hostArguments writes; the native module judges the values. */
+export const addHostAction = (command: Command, onHost: (options: ReplicaHostOptions) => Promise<void>): Command =>
+  command
     .requiredOption("--model <FILE>", "a GGUF file")
     .option("--slots <NUMBER>", "turns decoded together", integer, 1)
     .option("--context <NUMBER>", "tokens that a slot holds", integer)
@@ -48,5 +43,15 @@ export const addReplicaHostCommand = (
     .option("--kv-type <TYPE>", "number format of the KV cache")
     .option("--cores <LIST>", "CPU cores to run on, e.g. 0-3", (text) => parseCoreList(text) ?? [])
     .action((options: HostFlags) => onHost({ ...options, contextTokens: options.context }));
+
+/** Adds the command that an agent starts for each replica. */
+export const addReplicaHostCommand = (
+  program: Command,
+  onHost: (options: ReplicaHostOptions) => Promise<void>,
+): Command =>
+  addHostAction(
+    program.command("replica-host").description("Run one replica: the engine protocol on standard input and output."),
+    onHost,
+  );
 
 type HostFlags = Omit<ReplicaHostOptions, "contextTokens"> & { readonly context: number | undefined };

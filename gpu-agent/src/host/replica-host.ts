@@ -4,14 +4,12 @@
  *
  * stdout carries the protocol alone; everything else goes to stderr.
  */
-import { readFileSync } from "node:fs";
-import { availableParallelism } from "node:os";
 import { createInterface } from "node:readline";
-import { type Decoder, type DecoderEvent, type KvType, loadModel, type Model, setCpuAffinity } from "@lockgate/native";
+import type { Decoder, DecoderEvent, KvType, Model } from "@lockgate/native";
 import { exitCodes } from "../config/exit-codes.ts";
-import { readAllowedCpus, readPhysicalCores } from "../topology.ts";
 import { type AnswerAddress, formatError, formatEvent } from "./answers.ts";
 import { parseCommand } from "./commands.ts";
+import { openDecoder } from "./open-decoder.ts";
 
 export interface ReplicaHostOptions {
   readonly model: string;
@@ -26,9 +24,6 @@ export interface ReplicaHostOptions {
   readonly cores: readonly number[] | undefined;
 }
 
-/** Models below this many parameters lose time with a second thread (measured: decode halves with the built-in model). */
-const TINY_MODEL_PARAMETERS = 100_000_000;
-
 /** Errors of the native module that end the process, with the exit code that tells the agent whether trying again can help. */
 const exitCodeOfNative: Readonly<Record<string, number>> = {
   ERR_INVALID_ARGUMENT: exitCodes.usage,
@@ -42,13 +37,6 @@ const exitCodeOfNative: Readonly<Record<string, number>> = {
 /** The exit code that tells what a failed load came from. */
 export const exitCodeOfNativeError = (error: unknown): number =>
   exitCodeOfNative[(error as { code?: string }).code ?? ""] ?? exitCodes.software;
-
-/** Physical cores among the CPUs given, or among those that this process may use. */
-const countCores = (cpus: readonly number[] | undefined): number => {
-  const readText = (path: string) => readFileSync(path, "utf8");
-  const allowed = cpus ?? readAllowedCpus(readText);
-  return readPhysicalCores(readText, allowed)?.length || allowed.length || availableParallelism();
-};
 
 interface Running {
   readonly internal: number;
@@ -77,22 +65,11 @@ export const runReplicaHost = async (options: ReplicaHostOptions): Promise<numbe
   };
 
   try {
-    if (options.cores !== undefined) setCpuAffinity(options.cores);
-    model = await loadModel({
-      path: options.model,
-      ...(options.devices === undefined ? {} : { devices: options.devices }),
-    });
-    const threads = options.threads ?? (model.info.parameters < TINY_MODEL_PARAMETERS ? 1 : countCores(options.cores));
-    decoder = model.createDecoder({
-      slots: options.slots,
-      threads,
-      onEvents,
-      ...(options.contextTokens === undefined ? {} : { contextTokens: options.contextTokens }),
-      ...(options.kvType === undefined ? {} : { kvType: options.kvType }),
-    });
+    const opened = await openDecoder(options, onEvents);
+    ({ model, decoder } = opened);
     const device = options.devices?.join("+") ?? "auto";
     process.stdout.write(
-      `INFO context=${decoder.contextTokens} slots=${options.slots} threads=${threads} kv=${options.kvType ?? "f16"} device=${device} engine=lockgate\n` +
+      `INFO context=${decoder.contextTokens} slots=${options.slots} threads=${opened.threads} kv=${options.kvType ?? "f16"} device=${device} engine=lockgate\n` +
         `READY ${decoder.contextTokens} stop turns${batched ? ` slots=${options.slots}` : ""}\n`,
     );
   } catch (error) {

@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
+import { quantile } from "../bench/quantile.ts";
 import { exitCodes } from "../config/exit-codes.ts";
 import { entryPath } from "../host/host-command.ts";
 import { systemClock } from "../replicas/clock.ts";
@@ -183,12 +184,6 @@ const openPythonPump = (python: string): Contender => {
       await new Promise((resolve) => child.once("exit", resolve));
     },
   };
-};
-
-/** The p-th quantile (0..1) by the nearest rank. */
-export const quantile = (values: readonly number[], p: number): number => {
-  const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(p * sorted.length) - 1))] ?? Number.NaN;
 };
 
 interface Row {

@@ -11,7 +11,7 @@ const longPrompt = (owner: number): number[] =>
 
 /**
  * Brings about: replica 1 has an old DONE, replica 0 the newest, and the next turn with the long prompt goes to replica 1.
- * The first turn goes to replica 0 and the second, with the long prompt, to replica 1 (ties go by turns served).
+ * The first turn goes to replica 0 and the second, with the long prompt, to replica 1 (ties go to the one whose last turn was longest ago).
  */
 const twoHistories = async (world: World): Promise<void> => {
   const first = world.call(1);
