@@ -4,9 +4,10 @@
  *
  * Nonces outlive a change of keys: else a recorded request could be sent once more after it.
  */
+
+import { createNonceSet, NONCE_RETENTION_MS } from "@lockgate/shared-types";
 import { createLocalKeyCheck, type LocalKeyCheck } from "./auth/local-key.ts";
-import { createNonceSet } from "./auth/nonce-set.ts";
-import { createRequestVerifier, NONCE_RETENTION_MS, type RequestVerifier } from "./auth/verify-request.ts";
+import { createRequestVerifier, type RequestVerifier } from "./auth/verify-request.ts";
 import type { ServeConfig, ServeConfigResult } from "./config/load-serve-config.ts";
 import { createLog, type Log } from "./log.ts";
 import { reloadConfig } from "./reload.ts";

@@ -14,6 +14,7 @@ import { exitCodeOfNativeError } from "./host/replica-host.ts";
 import { createApp } from "./http/app.ts";
 import { answerBadRequests, malformedRequest } from "./http/bad-requests.ts";
 import { listen } from "./http/listen.ts";
+import { watchUntouchedConnections } from "./http/untouched-connections.ts";
 import { LiveConfig } from "./live-config.ts";
 import type { Log } from "./log.ts";
 import { AgentMetrics } from "./metrics/agent-metrics.ts";
@@ -39,7 +40,7 @@ import { openUsage } from "./usage/open-usage.ts";
 
 /** Idle connections stay open longer than an edge keeps them (a shorter time loses requests that meet the close). */
 const KEEP_ALIVE_TIMEOUT_MS = 90_000;
-/** How often connections that have become idle are closed while the agent drains. */
+/** How often connections that have become idle are closed, and turns that still run are counted, while the agent drains. */
 const DRAIN_SWEEP_MS = 20;
 /** Lines of a replica's stderr that are kept until it is READY, to say why it was not. */
 const KEPT_STDERR_LINES = 20;
@@ -106,7 +107,7 @@ export const serve = async (
   const pace = new Pace();
   const queue = new AdmissionQueue({ pool, clock: systemClock, pace, maxWaiting: config.maxWaitingTurns });
   dispatch = () => queue.dispatch();
-  metrics.watch({ replicas: pool.replicas, queued: () => queue.waiting });
+  metrics.watch({ replicas: pool.replicas, queued: () => queue.waiting, usage: usage.figures });
   const app = createApp({
     pool,
     queue,
@@ -126,6 +127,7 @@ export const serve = async (
     logPrompts: config.logPrompts,
     metrics,
     usage: usage.meter,
+    usageFigures: usage.figures,
     draining: () => draining,
   });
   const server = createServer(
@@ -134,21 +136,26 @@ export const serve = async (
     getRequestListener(app.fetch, { overrideGlobalObjects: false, errorHandler: malformedRequest }),
   );
   answerBadRequests(server);
+  const closeUntouched = watchUntouchedConnections(server);
   const signals = watchSignals(config.exitWithStdin, () => {
     if (readAgain === undefined) return;
     live.reload(readAgain);
     queue.maxWaiting = live.config.maxWaitingTurns;
     for (const replica of pool.replicas) replica.setLimits(limitsOf(live.config));
   });
+  const inflight = () => pool.inflight + queue.waiting;
   let closeMetricsPort = () => {};
-  usage.start({
-    replicas: pool.replicas,
-    models: [model.name],
-    inflight: () => pool.inflight + queue.waiting,
-    waiting: () => pool.waiting + queue.waiting,
-    tokensPerSecond: () => pace.tokensPerSecond,
-    draining: () => draining,
-  });
+  usage.start(
+    {
+      replicas: pool.replicas,
+      models: [model.name],
+      inflight,
+      waiting: () => pool.waiting + queue.waiting,
+      tokensPerSecond: () => pace.tokensPerSecond,
+      draining: () => draining,
+    },
+    (code) => metrics.deliveryFailed(code),
+  );
   try {
     let metricsUrl: string | undefined;
     if (config.metricsPort !== undefined) {
@@ -172,7 +179,7 @@ export const serve = async (
     const drainEndMs = performance.now() + live.config.drainTimeoutMs;
     for (const replica of pool.replicas) replica.drain();
     atOnce = await Promise.race([
-      drain(server, live.config.drainTimeoutMs)
+      drain(server, closeUntouched, inflight, live.config.drainTimeoutMs)
         .then(() => usage.flush(drainEndMs - performance.now()))
         .then(() => false),
       signals.second.then(() => true),
@@ -294,12 +301,31 @@ const announce = (
   );
 };
 
-/** Lets running turns and their answers finish within the bound; new connections are refused by then, and idle ones are closed. */
-const drain = async (server: Server, drainTimeoutMs: number): Promise<void> => {
+/**
+ * Lets running turns and their answers finish within the bound; new connections are refused by then, and idle ones are closed. A turn
+ * whose client is gone has no connection any more, but its DONE is still to come: `inflight` counts it.
+ */
+const drain = async (
+  server: Server,
+  closeUntouched: () => void,
+  inflight: () => number,
+  drainTimeoutMs: number,
+): Promise<void> => {
   const over = Promise.withResolvers<void>();
-  server.close(() => over.resolve());
+  let closed = false;
+  const look = () => {
+    if (closed && inflight() === 0) over.resolve();
+  };
+  server.close(() => {
+    closed = true;
+    look();
+  });
   // A connection that ends its answer only now becomes idle only now.
-  const sweep = setInterval(() => server.closeIdleConnections(), DRAIN_SWEEP_MS);
+  const sweep = setInterval(() => {
+    server.closeIdleConnections();
+    closeUntouched();
+    look();
+  }, DRAIN_SWEEP_MS);
   const limit = setTimeout(over.resolve, drainTimeoutMs);
   await over.promise;
   clearInterval(sweep);

@@ -22,6 +22,8 @@ import { type AgentUnderTest, startAgentUnderTest } from "./agent-process.ts";
 const STATE_LIMIT_MS = 60_000;
 const POLL_MS = 5;
 
+type UsageAnswer = number | "reset" | "answer lost";
+
 export interface ScriptedEdge {
   readonly url: string;
   /** Records by the order in which they were first booked. */
@@ -34,7 +36,7 @@ export interface ScriptedEdge {
   /** The verifier's refusals. */
   readonly refusals: string[];
   /** What happens to a batch of records: a status, 204 books it; "reset" ends the connection, "answer lost" does so after booking. */
-  onUsage: (batch: UsageBatch) => number | "reset" | "answer lost";
+  onUsage: (batch: UsageBatch) => UsageAnswer | Promise<UsageAnswer>;
   /** Starts an agent that sends here; its messages wait until its key is known. Earlier agents' keys are forgotten. */
   startAgent(words?: readonly string[]): Promise<AgentUnderTest>;
   /** Whose signatures are taken from now on. */
@@ -48,6 +50,7 @@ export interface ScriptedEdge {
 export const startScriptedEdge = async (): Promise<ScriptedEdge> => {
   const startedAtMs = Date.now();
   const agents: AgentUnderTest[] = [];
+  const bookedIds = new Set<string>();
   let verifier = Promise.withResolvers<ReturnType<typeof createRequestVerifier>>();
 
   const answer = async (request: IncomingMessage): Promise<number | "reset"> => {
@@ -70,11 +73,11 @@ export const startScriptedEdge = async (): Promise<ScriptedEdge> => {
     if (url !== USAGE_PATH) return 404;
     const batch = usageBatchSchema.parse(json);
     edge.batches.push(batch);
-    const status = edge.onUsage(batch);
+    const status = await edge.onUsage(batch);
     if (status !== 204 && status !== "answer lost") return status;
     for (const record of batch.records) {
-      const isBooked = edge.booked.some(({ turn_id }) => turn_id === record.turn_id);
-      (isBooked ? edge.again : edge.booked).push(record);
+      (bookedIds.has(record.turn_id) ? edge.again : edge.booked).push(record);
+      bookedIds.add(record.turn_id);
     }
     return status === 204 ? status : "reset";
   };

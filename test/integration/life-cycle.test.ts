@@ -3,7 +3,9 @@
  * configuration under running streams, and the two ways to end.
  */
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -255,7 +257,7 @@ test.serial(
   },
 );
 
-test.serial("SIGTERM lets what runs and what waits finish, and refuses what comes", async (t) => {
+test.serial("field report 29: SIGTERM lets what runs and what waits finish, and refuses what comes", async (t) => {
   const agent = await start(t, ["--model", deep.path]);
   const running = await openStream(agent, 60);
   const waiting = agent.chat(long(5)).then((response) => response.text());
@@ -287,4 +289,21 @@ test.serial("a second SIGTERM ends at once: the stream is cut, no process is lef
   await cut;
   t.is(await agent.exited, 0);
   t.false(lives(agent.pids.replicas[0] ?? 0));
+});
+
+test.serial("connections that were opened ahead of need, with nothing sent, do not hold up the drain", async (t) => {
+  const drainS = 60;
+  const agent = await start(t, ["--drain-timeout", String(drainS)]);
+  const closed: Promise<unknown>[] = [];
+  for (let opened = 0; opened < 3; opened++) {
+    const socket = connect(Number(new URL(agent.url).port), "127.0.0.1");
+    await once(socket, "connect");
+    // Closed or reset: it is gone either way.
+    socket.on("error", () => {});
+    closed.push(new Promise((resolve) => socket.once("close", resolve)));
+  }
+  const beforeMs = Date.now();
+  t.is(await agent.stop(), 0);
+  await Promise.all(closed);
+  t.true(Date.now() - beforeMs < (drainS * 1000) / 2, "it was the drain's end that ended it");
 });

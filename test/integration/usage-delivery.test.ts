@@ -6,10 +6,12 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { agentEntry, atRest, signedBy } from "../helpers/agent-process.ts";
+import { runAgentCommand } from "../helpers/agent-command.ts";
+import { type AgentUnderTest, agentEntry, atRest, poll, signedBy } from "../helpers/agent-process.ts";
 import { makeDeepModel } from "../helpers/deep-model.ts";
 import { expectedAnswer } from "../helpers/expected-answers.ts";
 import { startScript } from "../helpers/processes.ts";
+import { parseScrape } from "../helpers/prometheus.ts";
 import { startScriptedEdge } from "../helpers/scripted-edge.ts";
 
 /** Blocks times this: about 10 ms a token. */
@@ -97,7 +99,7 @@ test.serial("records that no edge had yet are delivered at SIGTERM, before the a
   t.deepEqual(edge.booked.map(({ request_id }) => request_id).sort(), responses.map(requestIdOf).sort());
 });
 
-test.serial("a client that goes away mid-stream leaves the record of what it consumed", async (t) => {
+test.serial("field report 27: a client that goes away mid-stream leaves the record of what it consumed", async (t) => {
   const { spool, edge } = await setUp(t);
   const agent = await edge.startAgent(["--spool", spool, "--model", deep.path]);
   const gone = new AbortController();
@@ -117,6 +119,25 @@ test.serial("a client that goes away mid-stream leaves the record of what it con
   t.is(await agent.stop(), 0);
 });
 
+test.serial(
+  "a client that goes away while it waits leaves a record without a replica, which ends the request",
+  async (t) => {
+    const { spool, edge } = await setUp(t);
+    const agent = await edge.startAgent(["--spool", spool, "--model", deep.path, "--replicas", "1"]);
+    const waits = new AbortController();
+    const running = await agent.chat(endless("Say hello."));
+    await agent.untilWire((turns) => turns.length === 1, "the GEN of the turn that runs");
+    const waiting = await agent.chat(endless("Say more."), { signal: waits.signal });
+    await agent.until((status) => status.waiting === 1, "a turn that waits");
+    waits.abort();
+    await edge.until(() => edge.booked.length === 1, "the record");
+    t.like(edge.booked[0], { turn_id: `${requestIdOf(waiting)}.1`, outcome: "aborted", replica: null, final: true });
+    t.like(edge.booked[0], { prompt_tokens: 0, completion_tokens: 0, engine: null });
+    await running.body?.cancel();
+    t.is(await agent.stop(), 0);
+  },
+);
+
 test.serial("a turn that lost its replica in the prefill is two attempts, and the bill is the second", async (t) => {
   const { spool, edge } = await setUp(t);
   const agent = await edge.startAgent(["--spool", spool, "--model", deep.path, "--replicas", "2"]);
@@ -130,6 +151,7 @@ test.serial("a turn that lost its replica in the prefill is two attempts, and th
   await edge.until(() => edge.booked.length === 2, "two records");
   const [first, second] = edge.booked;
   t.like(first, { turn_id: `${requestIdOf(response)}.1`, outcome: "failed", error_code: "overloaded", engine: null });
+  t.deepEqual([first?.final, second?.final], [false, true]);
   t.like(second, { turn_id: `${requestIdOf(response)}.2`, outcome: "finished", finish_reason: "length" });
   t.not(first?.replica, second?.replica);
   t.is((first?.prompt_tokens ?? -1) + (second?.prompt_tokens ?? -1), usage.prompt_tokens);
@@ -181,6 +203,66 @@ test.serial("a record that the edge refuses for good goes to the reject file, an
     reason: "the edge answered 422",
     record: { turn_id: `${bad}.1`, completion_tokens: portugal.expected_tokens },
   });
+});
+
+/** What the agent tells of its spool: in its status, and in its metrics (delivery failures by a code). */
+const told = async (agent: AgentUnderTest, code: string) => {
+  const headers = { authorization: `Bearer ${agent.localKey}` };
+  const status = (await (await fetch(`${agent.url}/v1/status`, { headers })).json()) as { usage: unknown };
+  const { series, value } = parseScrape(await (await fetch(`${agent.url}/metrics`, { headers })).text());
+  const failures = series.some(({ labels }) => labels.code === code)
+    ? value("lockgate:usage_delivery_failures_total", { code })
+    : 0;
+  return {
+    usage: status.usage,
+    backlog: value("lockgate:usage_backlog_records"),
+    rejected: value("lockgate:usage_rejected_records_total"),
+    failures,
+  };
+};
+
+test.serial("status and metrics tell what waits, what was rejected and why the last delivery failed", async (t) => {
+  const { spool, edge } = await setUp(t);
+  edge.onUsage = () => 503;
+  const agent = await edge.startAgent(["--spool", spool]);
+  t.deepEqual(await told(agent, "http_503"), {
+    usage: { backlog: 0, rejected: 0, delivery_error: null },
+    backlog: 0,
+    rejected: 0,
+    failures: 0,
+  });
+  const ids: string[] = [];
+  for (let turn = 0; turn < 3; turn++) {
+    const response = await agent.chat(question());
+    await response.text();
+    ids.push(requestIdOf(response));
+  }
+  await edge.until(() => edge.batches.length >= 1, "a delivery that fails");
+  const waiting = await poll(
+    () => told(agent, "http_503"),
+    ({ failures }) => failures > 0,
+    "a failure that is told",
+  );
+  t.deepEqual(waiting.usage, { backlog: 3, rejected: 0, delivery_error: "http_503" });
+  t.is(waiting.backlog, 3);
+  const shown = await runAgentCommand(["status", "--url", agent.url], { env: { LOCKGATE_LOCAL_KEY: agent.localKey } });
+  t.regex(shown.stdout, /^usage records: 3 wait for the edge, 0 rejected; the last delivery failed: http_503$/m);
+  edge.onUsage = ({ records }) => (records.some(({ request_id }) => request_id === ids[1]) ? 422 : 204);
+  await edge.until(() => edge.booked.length === 2, "the two good records");
+  const after = await poll(
+    () => told(agent, "http_503"),
+    ({ backlog }) => backlog === 0,
+    "an empty spool",
+  );
+  t.like(after, { usage: { backlog: 0, rejected: 1, delivery_error: null }, rejected: 1 });
+  t.is(await agent.stop(), 0);
+});
+
+test.serial("an agent without a spool says so in its status", async (t) => {
+  const { edge } = await setUp(t);
+  const agent = await edge.startAgent();
+  t.is((await told(agent, "none")).usage, null);
+  t.is(await agent.stop(), 0);
 });
 
 test.serial("a full spool refuses new turns with 503, says so in heartbeats, and recovers with the edge", async (t) => {

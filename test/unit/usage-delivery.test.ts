@@ -2,6 +2,7 @@ import { HEARTBEAT_PATH, heartbeatSchema, USAGE_PATH, usageBatchSchema } from "@
 import test from "ava";
 import fc from "fast-check";
 import {
+  deliveryErrorCode,
   FIRST_RETRY_MS,
   judgeStatus,
   MAX_RETRY_MS,
@@ -19,6 +20,24 @@ test("2xx books; only an answer about the records refuses them for good; everyth
   for (const status of [200, 202, 204]) t.is(judgeStatus(status), "accepted");
   for (const status of [400, 409, 410, 413, 415, 422]) t.is(judgeStatus(status), "refused");
   for (const status of [301, 401, 403, 404, 405, 408, 429, 500, 502, 503, 504]) t.is(judgeStatus(status), "retry");
+});
+
+test("a failure's code is its status, `timeout`, or what the system calls it, and never anybody's words", (t) => {
+  const fetchFailed = (cause: unknown) => new TypeError("fetch failed", { cause });
+  const withCode = (code: unknown) => Object.assign(new Error("at 10.0.0.7"), { code });
+  for (const [failure, code] of [
+    [503, "http_503"],
+    [401, "http_401"],
+    [fetchFailed(withCode("ECONNREFUSED")), "ECONNREFUSED"],
+    [withCode("ENOSPC"), "ENOSPC"],
+    [new DOMException("late", "TimeoutError"), "timeout"],
+    [fetchFailed(withCode("no code at 10.0.0.7")), "failed"],
+    [withCode(23), "failed"],
+    [new Error("10.0.0.7 said no"), "failed"],
+    ["10.0.0.7", "failed"],
+  ] as const) {
+    t.is(deliveryErrorCode(failure), code);
+  }
 });
 
 test("the pause doubles up to its bound, and randomness takes at most half of it away", (t) => {
@@ -53,6 +72,7 @@ const startDelivery = async (answer: (numbers: readonly number[]) => number | Pr
   const sent: number[][] = [];
   const booked: number[] = [];
   const logged: string[] = [];
+  const failures: string[] = [];
   let inFlight = 0;
   let mostInFlight = 0;
   const delivery = new UsageDelivery({
@@ -61,6 +81,7 @@ const startDelivery = async (answer: (numbers: readonly number[]) => number | Pr
     clock,
     random: () => 0,
     log: (_, event) => void logged.push(event),
+    onFailure: (code) => void failures.push(code),
     post: async (path, json, signal) => {
       if (path !== USAGE_PATH) throw new Error(path);
       const { agent_id, records } = usageBatchSchema.parse(JSON.parse(json));
@@ -80,7 +101,7 @@ const startDelivery = async (answer: (numbers: readonly number[]) => number | Pr
       }
     },
   });
-  return { files, spool, clock, delivery, sent, booked, logged, mostInFlight: () => mostInFlight };
+  return { files, spool, clock, delivery, sent, booked, logged, failures, mostInFlight: () => mostInFlight };
 };
 
 /** Long enough for every pause of a delivery that gets on. */
@@ -133,7 +154,7 @@ test("one batch is in flight at a time, and appending never waits for it", async
 
 test("what fails is sent again after the pause, the same first, until it is accepted", async (t) => {
   const answers = [503, 404, 401, 204];
-  const { spool, clock, delivery, sent, booked } = await startDelivery(() => answers.shift() ?? 204);
+  const { spool, clock, delivery, sent, booked, failures } = await startDelivery(() => answers.shift() ?? 204);
   spool.append(recordNumber(1));
   delivery.start();
   await clock.advance(0);
@@ -145,7 +166,32 @@ test("what fails is sent again after the pause, the same first, until it is acce
   await clock.advance(A_WHILE_MS);
   t.deepEqual(sent, [[1], [1], [1], [1]]);
   t.deepEqual(booked, [1]);
+  t.deepEqual(failures, ["http_503", "http_404", "http_401"]);
   await delivery.finish(0);
+});
+
+test("the last attempt's error is told until one goes through; a request that is given up at the end is none", async (t) => {
+  let answer = (): number | Promise<number> => 503;
+  const { spool, clock, delivery, failures } = await startDelivery(() => answer());
+  t.is(delivery.error, null);
+  spool.append(recordNumber(1));
+  delivery.start();
+  await clock.advance(0);
+  t.is(delivery.error, "http_503");
+  answer = () =>
+    Promise.reject(new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "EPIPE" }) }));
+  await clock.advance(FIRST_RETRY_MS / 2);
+  t.is(delivery.error, "EPIPE");
+  answer = () => 422;
+  await clock.advance(A_WHILE_MS);
+  t.is(delivery.error, null, "a refusal is an answer");
+  t.is(spool.rejected, 1);
+  answer = () => new Promise(() => {});
+  spool.append(recordNumber(2));
+  await clock.advance(LINGER_MS);
+  await Promise.all([delivery.finish(1_000), clock.advance(1_000)]);
+  t.is(delivery.error, null);
+  t.deepEqual(new Set(failures), new Set(["http_503", "EPIPE"]));
 });
 
 test("records that are refused for good are put aside, each alone, and all others are booked in order", async (t) => {

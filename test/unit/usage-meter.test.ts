@@ -33,20 +33,21 @@ const metered = async (options: { readonly maxRecords?: number } = {}) => {
 test("each attempt has a record of its own, and begins where the one before ended", async (t) => {
   const { spool, meter } = await metered();
   const account = meter.open(request);
-  account?.settle({ ...finished, kind: "failed", code: "overloaded", message: "m", detail: "d" }, 1);
-  account?.settle(finished, 2);
+  account?.settle({ ...finished, kind: "failed", code: "overloaded", message: "m", detail: "d" }, 1, false);
+  account?.settle(finished, 2, true);
   const batch = await spool.next(10);
   if (batch.kind !== "records") return t.fail(batch.kind);
   t.deepEqual(
-    batch.records.map(({ turn_id, outcome, started_at_ms, ended_at_ms }) => [
+    batch.records.map(({ turn_id, outcome, final, started_at_ms, ended_at_ms }) => [
       turn_id,
       outcome,
+      final,
       started_at_ms,
       ended_at_ms,
     ]),
     [
-      ["req_1.1", "failed", 1_000, 1_001],
-      ["req_1.2", "finished", 1_001, 1_002],
+      ["req_1.1", "failed", false, 1_000, 1_001],
+      ["req_1.2", "finished", true, 1_001, 1_002],
     ],
   );
 });
@@ -68,16 +69,16 @@ test("a finished turn whose record cannot be written has failed; one that failed
     { at: files.calls.length + 2, kind: "before" }, // the segment is begun, the write fails
     { at: files.calls.length + 4, kind: "before" }, // after the repair
   ];
-  t.like(account?.settle(finished, 1), { kind: "failed", code: "overloaded", completionTokens: 2, turn: 1 });
+  t.like(account?.settle(finished, 1, true), { kind: "failed", code: "overloaded", completionTokens: 2, turn: 1 });
   const aborted: TurnOutcome = { completionTokens: 1, statistics: null, turn: 2, replica: 0, kind: "aborted" };
-  t.is(account?.settle(aborted, 2), aborted);
+  t.is(account?.settle(aborted, 2, true), aborted);
   t.deepEqual(logged, ["usage_record_lost", "usage_record_lost"]);
   t.is(spool.backlog, 0);
 });
 
 test("without a spool every turn is let in and stays what it is", (t) => {
   const meter = new SpooledMeter({ spool: undefined, agentId: "gpu-7", nowMs: () => 1, log: () => {} });
-  t.is(meter.open(request)?.settle(finished, 1), finished);
+  t.is(meter.open(request)?.settle(finished, 1, true), finished);
 });
 
 test("the meter is idle once every account is disposed of", async (t) => {

@@ -1,6 +1,6 @@
 import { type DoneStatistics, heartbeatSchema, usageRecordSchema } from "@lockgate/shared-types";
 import test from "ava";
-import type { TurnOutcome } from "../../gpu-agent/src/turn/run-turn.ts";
+import { NOWHERE, type TurnOutcome } from "../../gpu-agent/src/turn/run-turn.ts";
 import { type AgentSource, heartbeatOf } from "../../gpu-agent/src/usage/heartbeat.ts";
 import { usageConfigFault } from "../../gpu-agent/src/usage/open-usage.ts";
 import { usageRecordOf } from "../../gpu-agent/src/usage/usage-record.ts";
@@ -30,6 +30,7 @@ const recordOf = (outcome: TurnOutcome, attempt = 1) =>
     request: { requestId: "req_1", keyId: "k", model: "atlas", promptTokens: 20 },
     agentId: "gpu-7",
     attempt,
+    final: true,
     outcome,
     startedAtMs: 1_000,
     endedAtMs: 2_000,
@@ -49,6 +50,7 @@ test("a finished turn owes for its prompt and what was consumed; the engine's co
     agent_id: "gpu-7",
     model: "atlas",
     replica: 1,
+    final: true,
     outcome: "finished",
     finish_reason: "stop",
     error_code: null,
@@ -196,4 +198,18 @@ test("a spool needs an edge, an edge needs signing keys, and an agent's id is a 
   t.regex(usageConfigFault({ ...good, edgeUrl: undefined }) ?? "", /--spool needs --edge-url/);
   t.regex(usageConfigFault({ ...good, signingKeys: new Map() }) ?? "", /--edge-url needs signing keys/);
   t.regex(usageConfigFault({ ...good, agentId: "gpu 7" }) ?? "", /--agent-id must be/);
+});
+
+test("a turn that never got a place names no replica and owes nothing", (t) => {
+  const record = recordOf({ ...NOWHERE, kind: "aborted" });
+  t.like(record, {
+    replica: null,
+    final: true,
+    outcome: "aborted",
+    prompt_tokens: 0,
+    completion_tokens: 0,
+    engine: null,
+  });
+  t.true(usageRecordSchema.safeParse(record).success);
+  t.false(usageRecordSchema.safeParse({ ...record, final: false }).success);
 });

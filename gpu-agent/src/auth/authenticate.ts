@@ -3,9 +3,9 @@
  *
  * A caller with the local key speaks for itself alone: its x-lockgate-* headers are ignored, since nothing vouches for them.
  */
-import type { CredentialFault, LockgateHeaders } from "@lockgate/shared-types";
+import type { CredentialFault, HeaderFields, LockgateHeaders, RefusalReason } from "@lockgate/shared-types";
 import type { LocalKeyCheck } from "./local-key.ts";
-import type { HeaderFields, RefusalReason, RequestVerifier } from "./verify-request.ts";
+import type { RequestVerifier } from "./verify-request.ts";
 
 export type Caller =
   | {

@@ -15,6 +15,7 @@ import type { OpenTurn } from "../replicas/owned-turn.ts";
 import type { ReplicaPool } from "../replicas/pool.ts";
 import type { AdmissionQueue } from "../turn/admission-queue.ts";
 import type { Pace } from "../turn/pace.ts";
+import type { UsageFigures } from "../usage/usage-figures.ts";
 import type { UsageMeter } from "../usage/usage-meter.ts";
 import { chatCompletions } from "./chat-completions.ts";
 import { renderError } from "./errors.ts";
@@ -36,6 +37,8 @@ export interface AgentServices {
   readonly logPrompts: boolean;
   readonly metrics: AgentMetrics;
   readonly usage: UsageMeter;
+  /** Undefined where no usage is recorded. */
+  readonly usageFigures: () => UsageFigures | undefined;
   /** True once the agent drains: no new turn is admitted. */
   readonly draining: () => boolean;
 }
@@ -54,6 +57,8 @@ export interface RequestIdentity {
   readonly wantsPosition: boolean;
   /** Digest that the body must have; undefined for a local key. */
   readonly contentDigest: string | undefined;
+  /** The model that the edge checked the key for; undefined where nobody did. */
+  readonly model: string | undefined;
 }
 
 export interface AgentEnv {
@@ -128,6 +133,7 @@ export const createApp = (services: AgentServices): Hono<AgentEnv> => {
             deadlineMs: caller.lockgate.deadlineMs,
             wantsPosition,
             contentDigest: caller.contentDigest,
+            model: caller.lockgate.model,
           }
         : {
             requestId: c.get("requestId"),
@@ -136,6 +142,7 @@ export const createApp = (services: AgentServices): Hono<AgentEnv> => {
             deadlineMs: deadlineMs(c.req.header("x-stainless-timeout") ?? null, Date.now()),
             wantsPosition,
             contentDigest: undefined,
+            model: undefined,
           },
     );
     c.set("requestId", c.get("identity").requestId);

@@ -5,7 +5,7 @@
 import { randomUUID } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
-import { type ErrorCode, MAX_BODY_BYTES } from "@lockgate/shared-types";
+import { type ErrorCode, MAX_BODY_BYTES, REPLICA_HEADER } from "@lockgate/shared-types";
 import type { Context } from "hono";
 import type { RequestMeter } from "../metrics/request-meter.ts";
 import { QueueFull, ReplicaError } from "../replicas/errors.ts";
@@ -22,6 +22,7 @@ import { type AgentEnv, type AgentServices, type RequestIdentity, refuse } from 
 import { type ChatRequest, parseChatRequest } from "./chat-request.ts";
 import { completionBody, createChunkWriter, type ResponseIdentity, type TurnUsage } from "./chat-response.ts";
 import { ClientStream } from "./client-stream.ts";
+import { dispatchFault } from "./dispatched-model.ts";
 import { renderError } from "./errors.ts";
 import { readBody } from "./read-body.ts";
 import { KEEP_ALIVE_COMMENT, KEEP_ALIVE_INTERVAL_MS, positionComment, sseHeaders } from "./sse.ts";
@@ -143,6 +144,10 @@ const prepare = async (
   const parsed = parseChatRequest(body.bytes);
   if (!parsed.ok) return refuse(parsed.problem);
   const chat = parsed.request;
+  if (identity.model !== undefined) {
+    const fault = dispatchFault(chat.model, identity.model, (name) => model.answersTo(name));
+    if (fault !== undefined) return refuse(fault);
+  }
   if (!model.answersTo(chat.model)) {
     const message = `The model '${chat.model}' does not exist here. Known: ${model.name}.`;
     return refuse({ code: "model_not_found", message, param: "model" });
@@ -199,6 +204,13 @@ const run = (sending: Sending, sink: TurnSink): Promise<TurnOutcome> => {
   return runQueuedTurn(context, ticket.admission, prepared.turn, abort.signal, watched);
 };
 
+/**
+ * Which replica a turn has when headers go out. A stream that waits has none yet, and one that loses its replica before its first token
+ * moves on afterwards; a plain answer that came within PLAIN_KEEP_ALIVE_MS tells where it was made.
+ */
+const replicaHeader = (replica: number | undefined) =>
+  replica === undefined ? {} : { [REPLICA_HEADER]: String(replica) };
+
 const usageOf = (prepared: Prepared, outcome: TurnOutcome): TurnUsage => ({
   promptTokens: prepared.turn.engine.prompt.length,
   completionTokens: outcome.completionTokens,
@@ -209,6 +221,7 @@ const sendStream = async (sending: Sending): Promise<TurnOutcome> => {
   const { services, prepared, ticket, outgoing, answer, identity, startedMs } = sending;
   outgoing.writeHead(200, {
     ...sseHeaders,
+    ...replicaHeader(ticket.replica()),
     "x-request-id": identity.requestId,
     "openai-processing-ms": String(Math.round(performance.now() - startedMs)),
   });
@@ -248,16 +261,17 @@ const sendStream = async (sending: Sending): Promise<TurnOutcome> => {
 };
 
 const sendBody = async (sending: Sending): Promise<TurnOutcome> => {
-  const { services, prepared, outgoing, answer, identity, startedMs } = sending;
-  const headers = () => ({
+  const { services, prepared, ticket, outgoing, answer, identity, startedMs } = sending;
+  const headers = (replica: number | undefined) => ({
     "content-type": "application/json",
+    ...replicaHeader(replica),
     "x-request-id": identity.requestId,
     "openai-processing-ms": String(Math.round(performance.now() - startedMs)),
   });
   let text = "";
   let stream: ClientStream | undefined;
   const commit = setTimeout(() => {
-    outgoing.writeHead(200, headers());
+    outgoing.writeHead(200, headers(ticket.replica()));
     stream = new ClientStream({
       response: outgoing,
       keepAlive: () => " ",
@@ -289,7 +303,7 @@ const sendBody = async (sending: Sending): Promise<TurnOutcome> => {
     stream.text(body);
     stream.end();
   } else if (body !== undefined) {
-    outgoing.writeHead(200, { ...headers(), "content-length": Buffer.byteLength(body) });
+    outgoing.writeHead(200, { ...headers(outcome.replica), "content-length": Buffer.byteLength(body) });
     outgoing.end(body);
   } else if (outcome.kind === "failed" && stream === undefined) {
     const { code, message } = outcome;

@@ -3,6 +3,7 @@ import type { ServedModel } from "../models/served-model.ts";
 import type { ReplicaPool } from "../replicas/pool.ts";
 import type { ReplicaState } from "../replicas/replica-state.ts";
 import type { AdmissionQueue } from "../turn/admission-queue.ts";
+import type { UsageFigures } from "../usage/usage-figures.ts";
 
 export interface AgentStatus {
   readonly model: string;
@@ -10,6 +11,12 @@ export interface AgentStatus {
   /** Turns under way, waiting ones included; turns that wait for a lock or slot. */
   readonly inflight: number;
   readonly waiting: number;
+  /** Usage records on their way to the edge (UsageFigures); null where none are kept. */
+  readonly usage: {
+    readonly backlog: number;
+    readonly rejected: number;
+    readonly delivery_error: string | null;
+  } | null;
   readonly replicas: ReadonlyArray<{
     readonly index: number;
     readonly state: ReplicaState;
@@ -35,11 +42,13 @@ export const agentStatus = (services: {
   readonly queue: AdmissionQueue;
   readonly model: ServedModel;
   readonly draining: () => boolean;
+  readonly usageFigures: () => UsageFigures | undefined;
 }): AgentStatus => ({
   model: services.model.name,
   draining: services.draining(),
   inflight: services.pool.inflight + services.queue.waiting,
   waiting: services.pool.waiting + services.queue.waiting,
+  usage: usageStatus(services.usageFigures()),
   replicas: services.pool.replicas.map(
     ({ index, state, reason, sinceMs, healAtMs, engine, inflight, served, heals }) => ({
       index,
@@ -59,3 +68,8 @@ export const agentStatus = (services: {
     }),
   ),
 });
+
+const usageStatus = (figures: UsageFigures | undefined): AgentStatus["usage"] =>
+  figures === undefined
+    ? null
+    : { backlog: figures.backlog, rejected: figures.rejected, delivery_error: figures.deliveryError };

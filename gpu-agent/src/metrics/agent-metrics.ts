@@ -5,6 +5,7 @@
 import { Registry } from "prom-client";
 import type { Engine } from "../replicas/engine.ts";
 import type { Replica, ReplicaState } from "../replicas/replica.ts";
+import type { UsageFigures } from "../usage/usage-figures.ts";
 import { createInstruments, type Instruments, NO_REPLICA } from "./instruments.ts";
 import { meterRequest, type RequestMeter } from "./request-meter.ts";
 
@@ -13,6 +14,8 @@ export interface MetricsSource {
   readonly replicas: readonly Replica[];
   /** Turns that wait for whichever replica comes first. */
   readonly queued?: () => number;
+  /** Undefined where no usage is recorded. */
+  readonly usage?: () => UsageFigures | undefined;
 }
 
 export class AgentMetrics {
@@ -22,8 +25,9 @@ export class AgentMetrics {
   /** Tokens that the running turns of each replica hold in its KV cache. */
   readonly #heldTokens: number[];
   readonly #shownStates: (ReplicaState | undefined)[];
-  /** What of a counter that its owner keeps was counted already: heals by replica, dropped lines by incarnation. */
+  /** What of a counter that its owner keeps was counted already: heals by replica, dropped lines by incarnation, rejected records. */
   readonly #seenHeals: number[];
+  #seenRejected = 0;
   readonly #seenDropped = new WeakMap<Engine, number>();
   #source: MetricsSource = { replicas: [] };
 
@@ -57,8 +61,14 @@ export class AgentMetrics {
     this.#instruments.responses.inc({ route, status: String(status) });
   }
 
+  /** Usage records could not be delivered; `code` is a deliveryErrorCode. */
+  deliveryFailed(code: string): void {
+    this.#instruments.usageFailures.inc({ code });
+  }
+
   /** Everything in Prometheus' text format. */
   text(): Promise<string> {
+    this.#lookAtUsage();
     this.#instruments.waiting.set({ replica: NO_REPLICA }, this.#source.queued?.() ?? 0);
     for (const replica of this.#source.replicas) {
       this.#count(replica);
@@ -75,6 +85,13 @@ export class AgentMetrics {
     const dropped = engine.droppedLines;
     instruments?.droppedLines.inc(dropped - (this.#seenDropped.get(engine) ?? 0));
     this.#seenDropped.set(engine, dropped);
+  }
+
+  #lookAtUsage(): void {
+    const { backlog, rejected } = this.#source.usage?.() ?? { backlog: 0, rejected: 0 };
+    this.#instruments.usageBacklog.set(backlog);
+    this.#instruments.usageRejected.inc(rejected - this.#seenRejected);
+    this.#seenRejected = rejected;
   }
 
   #look({ index, inflight, engine, state }: Replica): void {

@@ -104,6 +104,18 @@ const others = {
     name: "lockgate:http_responses_total",
     help: "Answers by route and status; 499 for a client that left before any.",
   },
+  usageBacklog: {
+    name: "lockgate:usage_backlog_records",
+    help: "Usage records in the spool that the edge has not acknowledged.",
+  },
+  usageRejected: {
+    name: "lockgate:usage_rejected_records_total",
+    help: "Usage records that went to the reject file: refused by the edge for good, or damaged.",
+  },
+  usageFailures: {
+    name: "lockgate:usage_delivery_failures_total",
+    help: "Attempts to deliver usage records that came to nothing, by cause: http_<status>, timeout, or the system's code.",
+  },
 } as const;
 
 /** What one replica's bound instruments are called with. */
@@ -148,6 +160,9 @@ export const createInstruments = (registry: Registry, replicas: number) => {
     failures: counter(others.failures, ["replica", "code"]),
     state: gauge(others.state, ["replica", "state"]),
     responses: counter(others.responses, ["route", "status"]),
+    usageBacklog: gauge(others.usageBacklog, []),
+    usageRejected: counter(others.usageRejected, []),
+    usageFailures: counter(others.usageFailures, ["code"]),
   };
 };
 

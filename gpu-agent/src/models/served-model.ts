@@ -4,11 +4,9 @@
  */
 import { basename } from "node:path";
 import { loadModel, type Model } from "@lockgate/native";
+import { DEFAULT_MODEL_NAME } from "@lockgate/shared-types";
 import { type ChatMessage, type ChatTemplate, createChatTemplate } from "../prompt/chat-template.ts";
 import { createPieceTexts, type PieceTexts } from "../prompt/detokenizer.ts";
-
-/** What clients may say instead of the name of the agent's first model. */
-export const DEFAULT_MODEL_NAME = "default";
 
 /** Parts that a prompt is tokenised in; each text of a special token inside a message makes one more (see chat-template.ts). */
 const MAX_SEGMENTS = 1_024;

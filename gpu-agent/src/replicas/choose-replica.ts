@@ -9,14 +9,14 @@ export interface Candidate {
   readonly rereadTokens: number;
   /** Turns that run or wait there, divided by its slots. */
   readonly load: number;
-  /** Turns it has taken since it started; the last tie-breaker. */
-  readonly served: number;
+  /** Number of the turn that it took last, 0 for none. Not how many it took: one that was away for a while would then win every tie. */
+  readonly lastTurn: number;
 }
 
 /** Cost in prompt tokens. */
 export const replicaCost = (candidate: Candidate): number => candidate.rereadTokens + LOAD_TOKENS * candidate.load;
 
-/** The cheapest; ties by load, then by turns served, then by index. Null when there is none. */
+/** The cheapest; ties by load, then by whose last turn was longest ago, then by index. Null when there is none. */
 export const chooseReplica = (candidates: readonly Candidate[]): number | null => {
   let best: Candidate | null = null;
   for (const candidate of candidates) {
@@ -25,7 +25,7 @@ export const chooseReplica = (candidates: readonly Candidate[]): number | null =
         ? -1
         : replicaCost(candidate) - replicaCost(best) ||
           candidate.load - best.load ||
-          candidate.served - best.served ||
+          candidate.lastTurn - best.lastTurn ||
           candidate.index - best.index;
     if (order < 0) best = candidate;
   }

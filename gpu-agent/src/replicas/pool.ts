@@ -90,9 +90,11 @@ export class ReplicaPool {
       () => {},
     );
     replica.inflight++;
+    const turn = ++this.#turns;
+    replica.lastTurn = turn;
     let open = true;
     return {
-      turn: ++this.#turns,
+      turn,
       replica,
       engine,
       lease,
@@ -139,7 +141,7 @@ export class ReplicaPool {
           ? request.prompt.length
           : request.prompt.length - this.index.heldTokens(replica.index, blocks),
       load: replica.inflight / (replica.engine?.leases.slots ?? 1),
-      served: replica.served,
+      lastTurn: replica.lastTurn,
     }));
   }
 

@@ -57,6 +57,8 @@ export class Replica {
   inflight = 0;
   /** Turns settled since the agent started. */
   served = 0;
+  /** Number of the turn that was admitted last; 0 for none. */
+  lastTurn = 0;
   /** Starts after its first READY. */
   heals = 0;
 

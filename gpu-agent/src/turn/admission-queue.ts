@@ -28,6 +28,8 @@ export interface Ticket {
   readonly admission: Promise<Admission>;
   /** Turns ahead of it; 0 for the next one and for a turn that has its place. */
   ahead(): number;
+  /** The replica that it was placed on; undefined while it waits. */
+  replica(): number | undefined;
 }
 
 export interface EnterOptions {
@@ -43,6 +45,8 @@ interface Waiter {
   readonly signal: AbortSignal;
   readonly blocks: PrefixChain;
   readonly place: PromiseWithResolvers<Admission>;
+  /** Set once it is placed. */
+  replica: number | undefined;
   readonly leave: () => void;
 }
 
@@ -88,12 +92,12 @@ export class AdmissionQueue {
     this.dispatch();
     if (!again && this.#waiters.length > this.#maxWaiting && this.#waiters.includes(waiter)) {
       // It would rather wait for another replica, and may not: any that is free will do before it is refused.
-      if (this.#placeAnywhere(waiter)) return { admission: waiter.place.promise, ahead: () => 0 };
+      if (this.#placeAnywhere(waiter)) return this.#ticket(waiter);
       this.#remove(waiter);
       waiter.leave();
       throw new QueueFull(`all ${this.#maxWaiting} places in the queue are taken`);
     }
-    return { admission: waiter.place.promise, ahead: () => Math.max(0, this.#waiters.indexOf(waiter)) };
+    return this.#ticket(waiter);
   }
 
   /** Places every turn that can go now. Called when a turn enters or ends and when a replica comes or goes. */
@@ -108,12 +112,12 @@ export class AdmissionQueue {
       }
       return;
     }
-    const views = alive.map(({ index, engine, inflight, served }) => ({
+    const views = alive.map(({ index, engine, inflight, lastTurn }) => ({
       index,
       slots: engine?.leases.slots ?? 1,
       free: engine?.leases.free ?? 0,
       running: inflight,
-      served,
+      lastTurn,
     }));
     const turns = this.#waiters.map(({ request, blocks }) => ({
       rereadTokens: (replica: number) =>
@@ -141,6 +145,14 @@ export class AdmissionQueue {
     return waitMs === undefined ? undefined : Math.min(LONGEST_RETRY_MS, Math.max(SHORTEST_RETRY_MS, waitMs));
   }
 
+  #ticket(waiter: Waiter): Ticket {
+    return {
+      admission: waiter.place.promise,
+      ahead: () => Math.max(0, this.#waiters.indexOf(waiter)),
+      replica: () => waiter.replica,
+    };
+  }
+
   #makeWaiter(request: EngineRequest, signal: AbortSignal, dueMs: number | undefined): Waiter {
     const place = Promise.withResolvers<Admission>();
     place.promise.catch(() => {}); // told to whoever awaits the ticket; a request refused at once never does
@@ -157,6 +169,7 @@ export class AdmissionQueue {
       signal,
       blocks: new PrefixChain(request.salt, request.prompt),
       place,
+      replica: undefined,
       leave: () => {
         timer?.cancel();
         signal.removeEventListener("abort", onAbort);
@@ -182,6 +195,7 @@ export class AdmissionQueue {
   #place(waiter: Waiter, replica: Replica): void {
     this.#remove(waiter);
     waiter.leave();
+    waiter.replica = replica.index;
     try {
       waiter.place.resolve(this.#pool.admit(waiter.request, waiter.signal, { replica, blocks: waiter.blocks }));
     } catch (error) {
@@ -219,5 +233,5 @@ export class AdmissionQueue {
 const abandoned = (reason: unknown): Ticket => {
   const admission = Promise.reject(reason);
   admission.catch(() => {}); // as for a turn that is aborted while it waits
-  return { admission, ahead: () => 0 };
+  return { admission, ahead: () => 0, replica: () => undefined };
 };

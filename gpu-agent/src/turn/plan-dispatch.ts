@@ -14,7 +14,7 @@ export interface ReplicaView {
   readonly free: number;
   /** Turns admitted there and not settled. */
   readonly running: number;
-  readonly served: number;
+  readonly lastTurn: number;
 }
 
 export interface WaitingTurn {
@@ -37,11 +37,11 @@ export const planDispatch = (waiters: readonly WaitingTurn[], replicas: readonly
   for (const [waiter, { rereadTokens }] of waiters.entries()) {
     if (freeInAll === 0) break;
     const candidates = replicas.map(
-      ({ index, slots, running, served }): Candidate => ({
+      ({ index, slots, running, lastTurn }): Candidate => ({
         index,
         rereadTokens: rereadTokens(index),
         load: (running + (ahead.get(index) ?? 0)) / slots,
-        served,
+        lastTurn,
       }),
     );
     const replica = chooseReplica(candidates);

@@ -56,12 +56,27 @@ export interface TurnContext {
   readonly placeAgain: (request: EngineRequest, signal: AbortSignal) => Promise<Admission>;
   readonly open: OpenTurn;
   readonly model: TurnModel;
-  /** Books the `attempt`-th turn of the request (from 1) before anybody hears of its end; what it returns is what the turn came to. */
-  readonly settle?: (outcome: TurnOutcome, attempt: number) => TurnOutcome;
+  /**
+   * Books the `attempt`-th turn of the request (from 1) before anybody hears of its end; what it returns is what the turn came to. `final`
+   * for the last one. A turn that never got a place is booked too: somebody may wait to hear how the request ended.
+   */
+  readonly settle?: (outcome: TurnOutcome, attempt: number, final: boolean) => TurnOutcome;
 }
 
 /** Nothing was written to an engine: `turn` and `replica` of such an outcome. */
-const NOWHERE = { completionTokens: 0, statistics: null, turn: -1, replica: -1 } as const;
+export const NOWHERE = { completionTokens: 0, statistics: null, turn: -1, replica: -1 } as const;
+
+/** What became of a turn that got no place. */
+const neverPlaced = (error: unknown, signal: AbortSignal): TurnOutcome => {
+  if (signal.aborted) return { ...NOWHERE, kind: "aborted" };
+  const detail = error instanceof Error ? error.message : String(error);
+  if (error instanceof DeadlineExceeded) {
+    const message = "The request could not start before its deadline.";
+    return { ...NOWHERE, kind: "failed", code: "deadline_exceeded", message, detail };
+  }
+  const message = "No replica of this model is ready. Try again later.";
+  return { ...NOWHERE, kind: "failed", code: "overloaded", message, detail };
+};
 
 /** Runs a turn once it has its place. Never throws; `signal` must be what the ticket was taken with. */
 export const runQueuedTurn = async (
@@ -75,14 +90,8 @@ export const runQueuedTurn = async (
   try {
     first = await place;
   } catch (error) {
-    if (signal.aborted) return { ...NOWHERE, kind: "aborted" };
-    const detail = error instanceof Error ? error.message : String(error);
-    if (error instanceof DeadlineExceeded) {
-      const message = "The request could not start before its deadline.";
-      return { ...NOWHERE, kind: "failed", code: "deadline_exceeded", message, detail };
-    }
-    const message = "No replica of this model is ready. Try again later.";
-    return { ...NOWHERE, kind: "failed", code: "overloaded", message, detail };
+    const outcome = neverPlaced(error, signal);
+    return context.settle?.(outcome, 1, true) ?? outcome;
   }
   return runTurn(context, first, request, signal, sink);
 };
@@ -99,16 +108,18 @@ export const runTurn = async (
   let wasNonfinite = false;
   for (let placements = 1; ; placements++) {
     const { outcome: told, movable } = await attempt(context, admission, request, signal, sink);
-    const outcome = context.settle?.(told, placements) ?? told;
-    if (!movable || placements >= MAX_PLACEMENTS || signal.aborted) return outcome;
-    if (outcome.statistics?.finish === "nonfinite") {
-      if (wasNonfinite) return outcome; // twice: it is the prompt, or the model, and no replica will do better
-      wasNonfinite = true;
-    }
+    const isNonfinite = told.statistics?.finish === "nonfinite";
+    // Nonfinite twice: it is the prompt, or the model, and no replica will do better.
+    const isLast = !movable || placements >= MAX_PLACEMENTS || signal.aborted || (isNonfinite && wasNonfinite);
+    const outcome = context.settle?.(told, placements, isLast) ?? told;
+    if (isLast) return outcome;
+    wasNonfinite ||= isNonfinite;
     try {
       admission = await context.placeAgain(request.engine, signal);
-    } catch {
-      return outcome; // none is left, or the client has gone meanwhile: what became of the first place stands
+    } catch (error) {
+      // None is left, or the client has gone meanwhile: what became of the last place stands, but the request is over.
+      context.settle?.(neverPlaced(error, signal), placements + 1, true);
+      return outcome;
     }
   }
 };

@@ -14,6 +14,25 @@ export const judgeStatus = (status: number): DeliveryVerdict => {
   return refusals.has(status) ? "refused" : "retry";
 };
 
+/** A code of Node or of the system, e.g. `ECONNREFUSED`, `ENOSPC`; what is no such word stays out of status and metrics. */
+const systemCode = /^[A-Z][A-Z0-9_]{1,40}$/;
+
+const codeOf = (error: unknown): string | undefined => {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return typeof code === "string" && systemCode.test(code) ? code : undefined;
+};
+
+/**
+ * What kept records from being delivered, in one word: `http_503` for a status, `timeout`, the code of what lies under an error, else `failed`.
+ * Few enough for a label: statuses, and what the system has codes for.
+ */
+export const deliveryErrorCode = (failure: unknown): string => {
+  if (typeof failure === "number") return `http_${failure}`;
+  if (!(failure instanceof Error)) return "failed";
+  if (failure.name === "TimeoutError") return "timeout";
+  return codeOf(failure.cause) ?? codeOf(failure) ?? "failed";
+};
+
 export const FIRST_RETRY_MS = 500;
 export const MAX_RETRY_MS = 30_000;
 

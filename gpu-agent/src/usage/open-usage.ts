@@ -15,6 +15,7 @@ import { HeartbeatSender } from "./heartbeat-sender.ts";
 import { spoolFilesIn } from "./spool-files.ts";
 import { lockSpool } from "./spool-lock.ts";
 import { UsageDelivery } from "./usage-delivery.ts";
+import type { UsageFigures } from "./usage-figures.ts";
 import { SpooledMeter, type UsageMeter } from "./usage-meter.ts";
 import { UsageSpool } from "./usage-spool.ts";
 
@@ -28,8 +29,10 @@ type UsageConfig = Pick<
 
 export interface UsageService {
   readonly meter: UsageMeter;
-  /** Begins with deliveries and heartbeats. */
-  start(agent: AgentSource): void;
+  /** Begins with deliveries and heartbeats; `onFailure` hears of every delivery that came to nothing. */
+  start(agent: AgentSource, onFailure?: (code: string) => void): void;
+  /** Undefined where nothing is recorded. */
+  figures(): UsageFigures | undefined;
   /** Tells the edge of a change now. */
   beatNow(): void;
   /** Delivers what is there, once and within `limitMs`; nothing is delivered afterwards. */
@@ -100,10 +103,10 @@ export const openUsage = async (
 
   const usage: UsageService = {
     meter,
-    start: (agent) => {
+    start: (agent, onFailure = () => {}) => {
       if (post === undefined) return;
       if (spool !== undefined) {
-        delivery = new UsageDelivery({ spool, post, agentId, clock: systemClock, random: Math.random, log });
+        delivery = new UsageDelivery({ spool, post, agentId, clock: systemClock, random: Math.random, log, onFailure });
         delivery.start();
       }
       const spooled = () => ({ takesTurns: spool?.takesTurns() ?? true, backlog: spool?.backlog ?? 0 });
@@ -116,6 +119,8 @@ export const openUsage = async (
       });
       sender.start();
     },
+    figures: () =>
+      spool && { backlog: spool.backlog, rejected: spool.rejected, deliveryError: delivery?.error ?? null },
     beatNow: () => sender?.hurry(),
     flush: async (limitMs) => {
       await delivery?.finish(limitMs);

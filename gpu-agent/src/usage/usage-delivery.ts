@@ -7,7 +7,7 @@
 import { MAX_USAGE_BATCH, USAGE_PATH, type UsageBatch, type UsageRecord } from "@lockgate/shared-types";
 import type { Log } from "../log.ts";
 import type { Clock } from "../replicas/clock.ts";
-import { judgeStatus, nextBatchBound, retryDelayMs } from "./delivery-policy.ts";
+import { deliveryErrorCode, judgeStatus, nextBatchBound, retryDelayMs } from "./delivery-policy.ts";
 import type { EdgePost } from "./edge-post.ts";
 import type { UsageSpool } from "./usage-spool.ts";
 
@@ -22,6 +22,8 @@ export interface UsageDeliveryOptions {
   /** In [0, 1). */
   readonly random: () => number;
   readonly log: Log;
+  /** Hears of every attempt that came to nothing, by its deliveryErrorCode. */
+  readonly onFailure?: (code: string) => void;
 }
 
 export class UsageDelivery {
@@ -32,9 +34,15 @@ export class UsageDelivery {
   #appended = Promise.withResolvers<void>();
   #finishing = false;
   #hurry = Promise.withResolvers<void>();
+  #error: string | null = null;
 
   constructor(options: UsageDeliveryOptions) {
     this.#options = options;
+  }
+
+  /** Why the last attempt came to nothing (deliveryErrorCode); null when it went through, and before the first. */
+  get error(): string | null {
+    return this.#error;
   }
 
   start(): void {
@@ -87,8 +95,9 @@ export class UsageDelivery {
       this.#batchBound = nextBatchBound(this.#batchBound, records.length, verdict, MAX_USAGE_BATCH);
       if (verdict === "retry") {
         log("warn", "usage_not_delivered", { status, backlog: spool.backlog });
-        return "failed";
+        return this.#failed(status);
       }
+      this.#error = null;
       const [first, ...others] = records;
       if (verdict === "refused" && first !== undefined) {
         if (others.length > 0) return "more";
@@ -98,11 +107,16 @@ export class UsageDelivery {
       await spool.acknowledge(end, records.length);
       return "more";
     } catch (error) {
-      if (!this.#abort.signal.aborted) {
-        log("warn", "usage_not_delivered", { error: (error as Error).message, backlog: spool.backlog });
-      }
-      return "failed";
+      if (this.#abort.signal.aborted) return "failed";
+      log("warn", "usage_not_delivered", { error: (error as Error).message, backlog: spool.backlog });
+      return this.#failed(error);
     }
+  }
+
+  #failed(failure: unknown): "failed" {
+    this.#error = deliveryErrorCode(failure);
+    this.#options.onFailure?.(this.#error);
+    return "failed";
   }
 
   #send(records: readonly UsageRecord[]): Promise<number> {

@@ -4,16 +4,16 @@
  */
 import type { Log } from "../log.ts";
 import type { TurnOutcome } from "../turn/run-turn.ts";
-import { type MeteredRequest, usageRecordOf } from "./usage-record.ts";
+import { type MeteredRequest, type TurnFacts, usageRecordOf } from "./usage-record.ts";
 import type { UsageSpool } from "./usage-spool.ts";
 
 /** The account of one request. Whoever opened it disposes of it, on every path: that gives the reserved place back. */
 export interface RequestAccount extends Disposable {
   /**
-   * Writes the record of the request's `attempt`-th turn, before anybody else hears of its end. Returns what the turn came to: a finished
-   * one without a record has failed.
+   * Writes the record of the request's `attempt`-th turn, before anybody else hears of its end; `final` if no further one follows. Returns
+   * what the turn came to: a finished one without a record has failed.
    */
-  readonly settle: (outcome: TurnOutcome, attempt: number) => TurnOutcome;
+  readonly settle: (outcome: TurnOutcome, attempt: number, final: boolean) => TurnOutcome;
 }
 
 export interface UsageMeter {
@@ -50,9 +50,17 @@ export class SpooledMeter implements UsageMeter {
     let startedAtMs = nowMs();
     let closed = false;
     return {
-      settle: (outcome, attempt) => {
+      settle: (outcome, attempt, final) => {
         const endedAtMs = Math.max(startedAtMs, nowMs());
-        const settled = this.#settle(request, outcome, attempt, startedAtMs, endedAtMs);
+        const settled = this.#settle({
+          request,
+          agentId: this.#options.agentId,
+          attempt,
+          final,
+          outcome,
+          startedAtMs,
+          endedAtMs,
+        });
         startedAtMs = endedAtMs;
         return settled;
       },
@@ -70,16 +78,11 @@ export class SpooledMeter implements UsageMeter {
     return this.#idle.promise;
   }
 
-  #settle(
-    request: MeteredRequest,
-    outcome: TurnOutcome,
-    attempt: number,
-    startedAtMs: number,
-    endedAtMs: number,
-  ): TurnOutcome {
-    const { spool, agentId, log } = this.#options;
+  #settle(facts: TurnFacts): TurnOutcome {
+    const { spool, log } = this.#options;
+    const { outcome } = facts;
     if (spool === undefined) return outcome;
-    const record = usageRecordOf({ request, agentId, attempt, outcome, startedAtMs, endedAtMs });
+    const record = usageRecordOf(facts);
     if (spool.append(record)) return outcome;
     // The log is all that is left of it.
     log("error", "usage_record_lost", { record });

@@ -4,7 +4,7 @@
  * The rule of what a caller owes for the prompt stands here alone. Deliberately absent: prices, and anything of another turn.
  */
 import { type DoneStatistics, turnIdOf, type UsageRecord } from "@lockgate/shared-types";
-import type { TurnOutcome } from "../turn/run-turn.ts";
+import { NOWHERE, type TurnOutcome } from "../turn/run-turn.ts";
 
 /** Whose turn it was. */
 export interface MeteredRequest {
@@ -20,6 +20,8 @@ export interface TurnFacts {
   readonly agentId: string;
   /** 1 for the request's first turn. */
   readonly attempt: number;
+  /** Whether no further turn of the request follows. */
+  readonly final: boolean;
   readonly outcome: TurnOutcome;
   /** Unix time, ms. */
   readonly startedAtMs: number;
@@ -52,6 +54,7 @@ export const usageRecordOf = ({
   request,
   agentId,
   attempt,
+  final,
   outcome,
   startedAtMs,
   endedAtMs,
@@ -64,7 +67,8 @@ export const usageRecordOf = ({
     key_id: request.keyId,
     agent_id: agentId,
     model: request.model,
-    replica: outcome.replica,
+    replica: outcome.replica === NOWHERE.replica ? null : outcome.replica,
+    final,
     outcome: outcome.kind,
     finish_reason: outcome.kind === "finished" ? outcome.reason : null,
     error_code: outcome.kind === "failed" ? outcome.code : null,

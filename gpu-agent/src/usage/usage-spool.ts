@@ -41,6 +41,7 @@ export class UsageSpool {
   #cursor: SpoolPosition;
   #backlog: number;
   #reserved = 0;
+  #rejected = 0;
   #unsynced = 0;
   #syncTimer: Timer | undefined;
   /** Syncs run one after the other. */
@@ -67,6 +68,11 @@ export class UsageSpool {
   /** Records that the edge has not acknowledged. */
   get backlog(): number {
     return this.#backlog;
+  }
+
+  /** What was put into the reject file since the spool was opened. */
+  get rejected(): number {
+    return this.#rejected;
   }
 
   /** Whether another turn could reserve a place now. Probes a disk that failed, once its pause is over. */
@@ -140,6 +146,7 @@ export class UsageSpool {
     const { files, nowMs } = this.#options;
     const content = "record" in what ? what : { line_base64: what.line.toString("base64") };
     await putAside(files, { rejected_at_ms: nowMs(), reason, ...content });
+    this.#rejected++;
   }
 
   /** Syncs and closes; nothing can be appended any more. */
