@@ -6,6 +6,7 @@
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { z } from "zod";
 import type { StartOptions } from "./start-options.ts";
@@ -50,13 +51,29 @@ const readReadyLine = async (child: ChildProcess): Promise<AgentReady> => {
   return parsed.data;
 };
 
-/** Starts the agent; `signingKeys` is the JSON text of its LOCKGATE_SIGNING_KEYS. */
-export const startAgent = (options: StartOptions, signingKeys: string): AgentProcess => {
+/** What one agent of a run is told. */
+export interface AgentPlan {
+  readonly options: StartOptions;
+  /** What the edge calls it. */
+  readonly name: string;
+  readonly port: number;
+  /** JSON text of its LOCKGATE_SIGNING_KEYS. */
+  readonly signingKeys: string;
+  /** Where its heartbeats and usage records go. */
+  readonly edgeUrl: string;
+  readonly spoolDirectory: string;
+}
+
+/** Starts an agent. */
+export const startAgent = ({ options, name, port, signingKeys, edgeUrl, spoolDirectory }: AgentPlan): AgentProcess => {
   const words = ["serve", "--json", "--exit-with-stdin", "--log-level", "warn", "--host", "127.0.0.1"];
-  words.push("--port", String(options.agentPort), "--drain-timeout", String(DRAIN_TIMEOUT_S));
+  words.push("--port", String(port), "--drain-timeout", String(DRAIN_TIMEOUT_S));
+  words.push("--agent-id", name, "--edge-url", edgeUrl, "--spool", spoolDirectory);
   words.push("--replicas", String(options.replicas), "--slots", String(options.slots));
   if (options.modelPath !== undefined) words.push("--model", options.modelPath);
-  if (options.wireLogDirectory !== undefined) words.push("--wire-log", options.wireLogDirectory);
+  // Each its own folder: the files of two agents have the same names.
+  if (options.wireLogDirectory !== undefined)
+    words.push("--wire-log", options.agents === 1 ? options.wireLogDirectory : join(options.wireLogDirectory, name));
   const child = spawn(process.execPath, [`${repositoryRoot}gpu-agent/bin/gpu-agent.js`, ...words], {
     stdio: ["pipe", "pipe", "inherit"],
     // A process group of its own: a terminal's Ctrl-C is for this process, which ends the agent in order.

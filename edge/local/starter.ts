@@ -1,151 +1,169 @@
 /**
- * `npm start`: an agent with its replicas, an edge in front of it, a key to try it with, all on this machine and all gone afterwards.
+ * `npm start`: agents with their replicas, an edge in front of them, a key to try it with, all on this machine and all gone afterwards.
  *
  * For trying out and for tests; a real edge is deployed with wrangler, a real agent runs under a supervisor. Keys are drawn anew
- * at every start and are written nowhere but on the terminal of whoever started it.
+ * at every start; the API key is written nowhere but on the terminal of whoever started it, the admin credential into a file of theirs.
  */
 import { createHash, randomBytes } from "node:crypto";
-import { once } from "node:events";
-import { createServer } from "node:net";
+import { join } from "node:path";
 import { type AgentProcess, type AgentReady, startAgent } from "./agent-process.ts";
+import { readyLine, readyText } from "./announce.ts";
+import { claimPorts } from "./claim-ports.ts";
+import { createDemoKey } from "./demo-key.ts";
 import { type EdgeWorker, startEdgeWorker } from "./edge-worker.ts";
+import { waitUntilHeard } from "./heard-agents.ts";
+import { makePrivateFolder, type PrivateFolder } from "./private-folder.ts";
 import { parseStartOptions, type StartOptions, startExitCodes } from "./start-options.ts";
+import { watchSignals } from "./watch-signals.ts";
 
-const SIGNING_KEY_ID = "local";
-const API_KEY_ID = "demo";
-const SIGNING_SECRET_BYTES = 32;
-const API_KEY_BYTES = 24;
-
-/** How often a starter that npm runs looks whether npm is still there. */
-const PARENT_CHECK_MS = 250;
+const SECRET_BYTES = 32;
 
 const say = (text: string): void => void process.stderr.write(`lockgate: ${text}\n`);
 
-const codeOf = (error: unknown): unknown => (error instanceof Error && "code" in error ? error.code : undefined);
+const drawSecret = (): string => randomBytes(SECRET_BYTES).toString("base64url");
 
-/** Looks before a long start whether the ports are free; 0 always is. Returns what to tell, if one is not. */
-const takenPort = async (options: StartOptions): Promise<string | undefined> => {
-  for (const [port, flag] of [
-    [options.edgePort, "--port"],
-    [options.agentPort, "--agent-port"],
-  ] as const) {
-    const probe = createServer();
-    try {
-      await once(probe.listen(port, "127.0.0.1"), "listening");
-    } catch (error) {
-      return `port ${port} cannot be used (${codeOf(error)}); choose another with ${flag}, or 0 for a free one`;
-    } finally {
-      probe.close();
+/** An agent before it starts. Each has a signing key of its own: none can speak for another. */
+interface PlannedAgent {
+  readonly name: string;
+  readonly port: number;
+  readonly keyId: string;
+  readonly secret: string;
+}
+
+const planAgents = (ports: readonly number[]): PlannedAgent[] =>
+  ports.map((port, index) => ({
+    name: `local-${index + 1}`,
+    port,
+    keyId: `local-${index + 1}`,
+    secret: drawSecret(),
+  }));
+
+const startEdge = (port: number, agents: readonly PlannedAgent[], adminToken: string): Promise<EdgeWorker> =>
+  startEdgeWorker({
+    port,
+    env: {
+      AGENTS: JSON.stringify(
+        agents.map(({ name, port: at, keyId }) => ({ name, url: `http://127.0.0.1:${at}`, keyIds: [keyId] })),
+      ),
+      AGENT_SIGNING_KEYS: JSON.stringify(Object.fromEntries(agents.map(({ keyId, secret }) => [keyId, secret]))),
+      KEY_ID_SECRET: drawSecret(),
+      TENANT_SALT_SECRET: drawSecret(),
+      ADMIN_TOKEN_HASH: createHash("sha256").update(adminToken).digest("hex"),
+    },
+    onLog: (line) => process.stderr.write(`${line}\n`),
+  });
+
+/** Everything that a run has started, to be ended in order. */
+interface Run {
+  readonly agents: AgentProcess[];
+  edge: EdgeWorker | undefined;
+  folder: PrivateFolder | undefined;
+}
+
+const endedAgent = (exitCode: number): number => {
+  say(`the agent has ended (exit code ${exitCode}); stopping everything else too`);
+  return startExitCodes.software;
+};
+
+/** Starts all of it and waits for the end. Resolves with the exit code; what was started is the caller's to end. */
+const runParts = async (options: StartOptions, run: Run, interrupted: Promise<"signal">): Promise<number> => {
+  const claimed = await claimPorts([
+    { port: options.edgePort, flag: "--port" },
+    ...Array.from({ length: options.agents }, (_, index) => ({
+      port: options.agentPort === 0 ? 0 : options.agentPort + index,
+      flag: "--agent-port",
+    })),
+  ]);
+  if (!claimed.ok) {
+    say(claimed.message);
+    return startExitCodes.unavailable;
+  }
+  const [edgePort = 0, ...agentPorts] = claimed.ports;
+  const planned = planAgents(agentPorts);
+  const adminToken = drawSecret();
+  run.folder = await makePrivateFolder();
+  const { folder } = run;
+
+  // The edge first: an agent's first heartbeat arrives then.
+  say("starting the edge");
+  run.edge = await startEdge(edgePort, planned, adminToken);
+  const { edge } = run;
+  if ((await Promise.race([interrupted, "not yet"])) === "signal") return startExitCodes.ok;
+  const startedAt = performance.now();
+  say(
+    `starting ${options.agents === 1 ? "the agent" : `${options.agents} agents`}: loading the model, and at the first start building the native addon`,
+  );
+  for (const { name, port, keyId, secret } of planned) {
+    run.agents.push(
+      startAgent({
+        options,
+        name,
+        port,
+        signingKeys: JSON.stringify({ [keyId]: secret }),
+        edgeUrl: edge.url,
+        spoolDirectory: join(folder.path, `spool-${name}`),
+      }),
+    );
+    // The first one builds what is missing; the others would build the same at the same time.
+    if (run.agents.length === 1 && planned.length > 1) {
+      const first = await Promise.race([run.agents[0]?.ready, run.agents[0]?.exited, interrupted]);
+      if (typeof first !== "object") break;
     }
   }
-  return undefined;
-};
+  const anyExit = Promise.race(run.agents.map(({ exited }) => exited));
+  const ready = await Promise.race([Promise.all(run.agents.map((agent) => agent.ready)), anyExit, interrupted]);
+  if (ready === "signal") return startExitCodes.ok;
+  if (typeof ready === "number") {
+    say("an agent did not start; its reason is above");
+    return ready === 0 ? startExitCodes.software : ready;
+  }
+  const over = new AbortController();
+  const heard = waitUntilHeard(edge.url, adminToken, over.signal);
+  const early = await Promise.race([heard, anyExit, interrupted]).finally(() => over.abort());
+  if (early === "signal") return startExitCodes.ok;
+  if (early !== undefined) return endedAgent(early);
+  say(`ready (the agents took ${((performance.now() - startedAt) / 1000).toFixed(1)} s)`);
 
-/**
- * The first signal asks for an orderly end, the second does not wait for it. Under npm the end of the parent is such a signal: npm
- * passes SIGTERM on to a shell, which dies of it and tells nobody.
- */
-const watchSignals = (parent: number, onSecond: () => void): Promise<"signal"> => {
-  const first = Promise.withResolvers<"signal">();
-  let asked = false;
-  const onSignal = (): void => {
-    if (asked) onSecond();
-    asked = true;
-    first.resolve("signal");
+  const parts = {
+    edgeUrl: edge.url,
+    edgePids: edge.pids,
+    agents: planned.map(({ name }, index) => ({ name, ready: ready[index] as AgentReady })),
+    key: await createDemoKey(edge.url, adminToken),
+    admin: await folder.writeCredential(edge.url, adminToken),
+    pid: process.pid,
   };
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, onSignal);
-  if (process.env.npm_lifecycle_event !== undefined) {
-    const timer = setInterval(() => {
-      if (process.ppid === parent) return;
-      clearInterval(timer);
-      first.resolve("signal");
-    }, PARENT_CHECK_MS);
-    timer.unref();
+  process.stdout.write(options.json ? `${readyLine(parts)}\n` : readyText(parts));
+  const end = await Promise.race([anyExit, interrupted]);
+  if (end === "signal") {
+    say("stopping");
+    return startExitCodes.ok;
   }
-  return first.promise;
+  return endedAgent(end);
 };
 
-const announce = (options: StartOptions, edge: EdgeWorker, agent: AgentReady, apiKey: string): void => {
-  if (options.json) {
-    const pids = { edge: edge.pids, agent: agent.pids.agent, replicas: agent.pids.replicas, start: process.pid };
-    const line = { edge: edge.url, agent: agent.url, key: apiKey, model: agent.model, pids };
-    process.stdout.write(`${JSON.stringify(line)}\n`);
-    return;
-  }
-  const messages = [{ role: "user", content: "What is the ISO code of Portugal?" }];
-  const body = JSON.stringify({ model: agent.model, stream: true, temperature: 0, messages });
-  process.stdout.write(
-    `
-  edge   ${edge.url}
-  agent  ${agent.url} (${agent.model}, ${agent.pids.replicas.length} replicas)
-  key    ${apiKey}
-
-Try it:
-
-  curl -N ${edge.url}/v1/chat/completions -H 'Authorization: Bearer ${apiKey}' \\
-    -H 'Content-Type: application/json' -d '${body}'
-
-Ctrl-C stops everything.
-`,
-  );
-};
-
-/** Starts both, waits for the end, and resolves with the exit code once nothing is left. */
-const run = async (options: StartOptions, parent: number): Promise<number> => {
-  let agent: AgentProcess | undefined;
+/** Runs it and resolves with the exit code once nothing is left. */
+const runOptions = async (options: StartOptions, parent: number): Promise<number> => {
+  const run: Run = { agents: [], edge: undefined, folder: undefined };
   const interrupted = watchSignals(parent, () => {
-    agent?.kill();
+    for (const agent of run.agents) agent.kill();
+    run.folder?.removeNow();
     // workerd ends with this process.
     process.exit(startExitCodes.killed);
   });
-  const taken = await takenPort(options);
-  if (taken !== undefined) {
-    say(taken);
-    return startExitCodes.unavailable;
-  }
-  const startedAt = performance.now();
-  const apiKey = `lg-${randomBytes(API_KEY_BYTES).toString("base64url")}`;
-  const signingKeys = JSON.stringify({ [SIGNING_KEY_ID]: randomBytes(SIGNING_SECRET_BYTES).toString("base64url") });
-
-  say("starting the agent: it loads the model, and at the first start builds the native addon");
-  agent = startAgent(options, signingKeys);
-  let edge: EdgeWorker | undefined;
   try {
-    const ready = await Promise.race([agent.ready, agent.exited, interrupted]);
-    if (ready === "signal") return startExitCodes.ok;
-    if (typeof ready === "number") {
-      say("the agent did not start; its reason is above");
-      return ready === 0 ? startExitCodes.software : ready;
-    }
-    say(`starting the edge (the agent took ${((performance.now() - startedAt) / 1000).toFixed(1)} s)`);
-    edge = await startEdgeWorker({
-      port: options.edgePort,
-      env: {
-        AGENTS: JSON.stringify([{ name: "local", url: ready.url, keyId: SIGNING_KEY_ID }]),
-        AGENT_SIGNING_KEYS: signingKeys,
-        API_KEY_HASHES: JSON.stringify({ [API_KEY_ID]: createHash("sha256").update(apiKey).digest("hex") }),
-      },
-      onLog: (line) => process.stderr.write(`${line}\n`),
-    });
-    announce(options, edge, ready, apiKey);
-    const end = await Promise.race([agent.exited, interrupted]);
-    if (end === "signal") {
-      say("stopping");
-      return startExitCodes.ok;
-    }
-    say(`the agent has ended (exit code ${end}); stopping the edge too`);
-    return startExitCodes.software;
+    return await runParts(options, run, interrupted);
   } catch (error) {
-    if (codeOf(error) === "ERR_ADDRESS_IN_USE") {
+    if (error instanceof Error && "code" in error && error.code === "ERR_ADDRESS_IN_USE") {
       say(`port ${options.edgePort} was taken meanwhile; choose another with --port`);
       return startExitCodes.unavailable;
     }
     say(error instanceof Error ? error.message : String(error));
     return startExitCodes.software;
   } finally {
-    // The agent first: a turn that finishes still has its way out.
-    await agent.stop();
-    await edge?.stop();
+    // The agents first: a turn that finishes still has its way out, and its usage record too.
+    await Promise.all(run.agents.map((agent) => agent.stop()));
+    await run.edge?.stop();
+    await run.folder?.remove();
   }
 };
 
@@ -153,7 +171,7 @@ const run = async (options: StartOptions, parent: number): Promise<number> => {
 export const runStarter = async (parent: number): Promise<void> => {
   // npm runs scripts in the package's folder; paths are meant from where the person stands.
   const parsed = parseStartOptions(process.argv.slice(2), process.env.INIT_CWD ?? process.cwd());
-  if (parsed.ok) process.exit(await run(parsed.options, parent));
+  if (parsed.ok) process.exit(await runOptions(parsed.options, parent));
   (parsed.exitCode === startExitCodes.ok ? process.stdout : process.stderr).write(parsed.text);
   process.exitCode = parsed.exitCode;
 };

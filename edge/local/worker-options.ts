@@ -1,5 +1,5 @@
 /**
- * Turns wrangler.toml's settings and the vars of one run into what miniflare takes for one worker. Pure.
+ * Turns wrangler.toml's settings and the vars of one run into what miniflare takes for one worker. It reads nothing itself.
  *
  * A service binding stands for a plain address here: the private networks that it reaches when deployed do not exist on this machine.
  */

@@ -12,7 +12,13 @@ const RETRY_AFTER_S = 5;
 export type EdgeErrorCode = Extract<
   ErrorCode,
   | "invalid_api_key"
+  | "invalid_json"
   | "invalid_value"
+  | "invalid_signature"
+  | "permission_denied"
+  | "model_not_found"
+  | "rate_limit_exceeded"
+  | "insufficient_quota"
   | "not_found"
   | "method_not_allowed"
   | "deadline_exceeded"
@@ -26,11 +32,17 @@ export type EdgeErrorCode = Extract<
 
 const messages: Readonly<Record<EdgeErrorCode, string>> = {
   invalid_api_key: "No valid API key was given. Send one as 'Authorization: Bearer <key>'.",
-  invalid_value: "The request body broke off.",
+  invalid_json: "The request body must be a JSON object in UTF-8, nested no deeper than 64 levels.",
+  invalid_value: "The request is malformed, or its body broke off.",
+  invalid_signature: "This endpoint takes messages that one of its agents has signed.",
+  permission_denied: "This API key may not do that.",
+  model_not_found: "There is no such model for this API key.",
+  rate_limit_exceeded: "This API key has reached one of its limits.",
+  insufficient_quota: "This API key has used up its tokens of this month.",
   not_found: "There is no such endpoint.",
   method_not_allowed: "This endpoint does not take this method.",
   deadline_exceeded: "The request body did not arrive in time.",
-  request_too_large: "The request body is too large.",
+  request_too_large: "The request's body or its address is too large.",
   unsupported_media_type: "The request body must be plain JSON (content-type: application/json, no content-encoding).",
   internal_error: "The gateway failed. The request id names the failure in its log.",
   upstream_failed: "No GPU agent could be reached.",

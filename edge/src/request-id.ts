@@ -3,10 +3,10 @@
  *
  * Pure: randomness is passed in.
  */
+import { toHex } from "./admit/digest.ts";
 
 /** 128 bits: no two requests ever share an id. */
 export const REQUEST_ID_BYTES = 16;
 
 /** `req_` and the bytes in hex. */
-export const requestIdOf = (random: Uint8Array): string =>
-  `req_${[...random].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+export const requestIdOf = (random: Uint8Array): string => `req_${toHex(random)}`;

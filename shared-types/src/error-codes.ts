@@ -22,6 +22,7 @@ export const errorCodes = {
   not_found: { status: 404, type: "invalid_request_error", anthropicType: "not_found_error" },
   method_not_allowed: { status: 405, type: "invalid_request_error", anthropicType: "invalid_request_error" },
   deadline_exceeded: { status: 408, type: "timeout_error", anthropicType: "api_error" },
+  conflict: { status: 409, type: "invalid_request_error", anthropicType: "invalid_request_error" },
   request_too_large: { status: 413, type: "invalid_request_error", anthropicType: "request_too_large" },
   unsupported_media_type: { status: 415, type: "invalid_request_error", anthropicType: "invalid_request_error" },
   rate_limit_exceeded: { status: 429, type: "rate_limit_error", anthropicType: "rate_limit_error" },

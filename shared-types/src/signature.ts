@@ -1,10 +1,10 @@
 /**
  * The signature between edge and agent: HTTP Message Signatures (RFC 9421) with hmac-sha256, and Content-Digest (RFC 9530).
  *
- * This file holds what both sides must agree on, and the signing. Verification (clock, replay, refusal) is the agent's.
+ * This file holds what both sides must agree on, and the signing. Verification is verify-request.ts.
  * No clock and no randomness: `nowMs` and the nonce are passed in.
  */
-import { createSignature } from "http-message-sig";
+import { signatureBase } from "./signature-base.ts";
 import { type LockgateHeaders, lockgateHeaderFields } from "./signed-headers.ts";
 
 /** The dictionary key of ours in Signature and Signature-Input. */
@@ -38,14 +38,21 @@ export interface SigningKey {
   readonly keyId: string;
   /** Signs bytes with HMAC-SHA-256. */
   readonly sign: (data: Uint8Array) => Promise<Uint8Array>;
+  /** Whether a signature is that of these bytes; compares in constant time. */
+  readonly verify: (data: Uint8Array, signature: Uint8Array) => Promise<boolean>;
 }
 
-/** Imports a raw secret once, so that a request only signs. */
+/** Imports a raw secret once, so that a request only signs or verifies. */
 export const importSigningKey = async (keyId: string, secret: Uint8Array<ArrayBuffer>): Promise<SigningKey> => {
-  const key = await crypto.subtle.importKey("raw", secret, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  const key = await crypto.subtle.importKey("raw", secret, { name: "HMAC", hash: "SHA-256" }, false, [
+    "sign",
+    "verify",
+  ]);
   return {
     keyId,
     sign: async (data) => new Uint8Array(await crypto.subtle.sign("HMAC", key, Uint8Array.from(data))),
+    verify: async (data, signature) =>
+      crypto.subtle.verify("HMAC", key, Uint8Array.from(signature), Uint8Array.from(data)),
   };
 };
 
@@ -73,25 +80,20 @@ export const signRequest = async (
     ...lockgateHeaderFields(request.lockgate),
   ];
   const createdS = Math.floor(nowMs / 1000);
-  const signed = await createSignature(
-    {
-      kind: "request",
-      method: request.method,
-      targetUri: request.url,
-      fields: fields.map(([name, value]) => ({ name, value })),
-    },
-    {
-      label: SIGNATURE_LABEL,
-      components: [...signedComponents, ...lockgateHeaderFields(request.lockgate).map(([name]) => name)],
-      parameters: {
-        created: createdS,
-        expires: createdS + SIGNATURE_LIFETIME_S,
-        nonce,
-        keyid: key.keyId,
-        alg: SIGNATURE_ALGORITHM,
-      },
-      signer: { algorithm: SIGNATURE_ALGORITHM, sign: key.sign },
-    },
-  );
-  return [...fields, ["signature-input", signed.signatureInput], ["signature", signed.signature]];
+  const { bytes, parameters } = signatureBase({
+    method: request.method,
+    url: request.url,
+    fields,
+    createdS,
+    expiresS: createdS + SIGNATURE_LIFETIME_S,
+    nonce,
+    keyId: key.keyId,
+    algorithm: SIGNATURE_ALGORITHM,
+  });
+  const signature = toBase64(await key.sign(bytes));
+  return [
+    ...fields,
+    ["signature-input", `${SIGNATURE_LABEL}=${parameters}`],
+    ["signature", `${SIGNATURE_LABEL}=:${signature}:`],
+  ];
 };

@@ -5,6 +5,7 @@
  */
 import * as z from "zod";
 import { identifierSchema } from "./identifier.ts";
+import { isModelName } from "./model-name.ts";
 
 /** Every header with this prefix belongs to the edge: a client's own are stripped, and an agent takes none that is not signed. */
 export const lockgateHeaderPrefix = "x-lockgate-";
@@ -15,14 +16,21 @@ export const lockgateHeaderNames = {
   keyId: "x-lockgate-key-id",
   tenantSalt: "x-lockgate-tenant-salt",
   deadlineMs: "x-lockgate-deadline",
+  model: "x-lockgate-model",
 } as const;
 
-/** Those that every request carries; the deadline is there only when the client named one. */
+/** In an agent's answer: the number of the replica that has the turn, where it is known when headers go out. */
+export const REPLICA_HEADER = "x-lockgate-replica";
+
+/** Those that every request carries: a deadline only the one whose client named one, a model only the one that has a turn. */
 export const requiredLockgateHeaders: readonly string[] = [
   lockgateHeaderNames.requestId,
   lockgateHeaderNames.keyId,
   lockgateHeaderNames.tenantSalt,
 ];
+
+/** A model's name may be any text, and a header field not: it goes percent-encoded (RFC 3986, 2.1), which has one form for each text. */
+const modelNameSchema = z.string().refine(isModelName, "no name of a model");
 
 export const lockgateHeadersSchema = z.strictObject({
   /** The edge's own id of the request. */
@@ -33,9 +41,11 @@ export const lockgateHeadersSchema = z.strictObject({
   tenantSalt: z.string().regex(/^[0-9a-f]{16,64}$/),
   /** Unix time in ms after which nobody waits for the answer. */
   deadlineMs: z.number().int().positive().optional(),
+  /** The model that is to be dispatched: the one that the key was checked for. */
+  model: modelNameSchema.optional(),
 });
 
-/** The four values, parsed. */
+/** The values, parsed. */
 export type LockgateHeaders = Readonly<z.infer<typeof lockgateHeadersSchema>>;
 
 /** True for a header name of the edge's own, in any case. */
@@ -49,7 +59,18 @@ export const lockgateHeaderFields = (values: LockgateHeaders): [name: string, va
     [lockgateHeaderNames.tenantSalt, values.tenantSalt],
   ];
   if (values.deadlineMs !== undefined) fields.push([lockgateHeaderNames.deadlineMs, String(values.deadlineMs)]);
+  if (values.model !== undefined) fields.push([lockgateHeaderNames.model, encodeURIComponent(values.model)]);
   return fields;
+};
+
+/** The text that was encoded; undefined for what the encoder does not write. */
+const decodeModel = (encoded: string): string | undefined => {
+  try {
+    const model = decodeURIComponent(encoded);
+    return encodeURIComponent(model) === encoded ? model : undefined;
+  } catch {
+    return undefined;
+  }
 };
 
 /**
@@ -66,11 +87,13 @@ export const parseLockgateHeaders = (fields: Iterable<readonly [string, string]>
   const known = Object.entries(lockgateHeaderNames);
   if (byName.size > known.filter(([, name]) => byName.has(name)).length) return undefined;
   const deadline = byName.get(lockgateHeaderNames.deadlineMs);
+  const model = byName.get(lockgateHeaderNames.model);
   const parsed = lockgateHeadersSchema.safeParse({
     requestId: byName.get(lockgateHeaderNames.requestId),
     keyId: byName.get(lockgateHeaderNames.keyId),
     tenantSalt: byName.get(lockgateHeaderNames.tenantSalt),
     ...(deadline === undefined ? {} : { deadlineMs: /^\d{1,15}$/.test(deadline) ? Number(deadline) : Number.NaN }),
+    ...(model === undefined ? {} : { model: decodeModel(model) ?? "" }),
   });
   return parsed.success ? parsed.data : undefined;
 };

@@ -45,7 +45,10 @@ export const usageRecordSchema = z
     key_id: lockgateHeadersSchema.shape.keyId.nullable(),
     agent_id: identifierSchema,
     model: z.string().min(1).max(4_096),
-    replica: count,
+    /** Null for a turn that ended before it had one. */
+    replica: count.nullable(),
+    /** Whether the request is over at this agent: false where a turn that came to nothing moves to another replica. */
+    final: z.boolean(),
     outcome: z.enum(["finished", "failed", "aborted"]),
     /** Why a finished turn ended. */
     finish_reason: z.enum(["stop", "length"]).nullable(),
@@ -62,6 +65,7 @@ export const usageRecordSchema = z
     engine: engineFiguresSchema.nullable(),
   })
   .refine(({ turn_id, request_id, attempt }) => turn_id === turnIdOf(request_id, attempt), "turn_id is not its parts")
+  .refine(({ final, outcome }) => final || outcome === "failed", "only a failed turn can have a successor")
   .refine(({ cached_tokens, prompt_tokens }) => cached_tokens <= prompt_tokens, "more cached than prompt tokens");
 export type UsageRecord = Readonly<z.infer<typeof usageRecordSchema>>;
 

@@ -5,12 +5,18 @@ import { type EdgeErrorCode, errorResponse } from "../../edge/src/errors.ts";
 /** What a client is shown for every code that the edge answers with: a change here is a change of the public contract. */
 const contract: Readonly<Record<EdgeErrorCode, readonly [status: number, type: string, headers: readonly string[]]>> = {
   invalid_api_key: [401, "invalid_request_error", ["www-authenticate"]],
+  invalid_json: [400, "invalid_request_error", []],
   invalid_value: [400, "invalid_request_error", []],
+  invalid_signature: [401, "invalid_request_error", []],
+  permission_denied: [403, "invalid_request_error", []],
+  model_not_found: [404, "invalid_request_error", []],
   not_found: [404, "invalid_request_error", []],
   method_not_allowed: [405, "invalid_request_error", []],
   deadline_exceeded: [408, "timeout_error", []],
   request_too_large: [413, "invalid_request_error", []],
   unsupported_media_type: [415, "invalid_request_error", []],
+  rate_limit_exceeded: [429, "rate_limit_error", []],
+  insufficient_quota: [429, "insufficient_quota", []],
   internal_error: [500, "server_error", []],
   upstream_failed: [502, "server_error", []],
   overloaded: [503, "server_error", ["retry-after", "retry-after-ms"]],

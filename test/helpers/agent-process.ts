@@ -77,7 +77,7 @@ export const startAgentUnderTest = async (
 ): Promise<AgentUnderTest> => {
   const directory = mkdtempSync(join(tmpdir(), "lockgate-agent-"));
   const localKey = randomBytes(24).toString("base64url");
-  const signing = { keyId: "test", secret: new Uint8Array(randomBytes(32)) };
+  const signing = { keyId: `test-${randomBytes(4).toString("hex")}`, secret: new Uint8Array(randomBytes(32)) };
   const started = startScript(
     entry.script,
     [...entry.words, "--port", "0", "--json", "--exit-with-stdin", "--wire-log", directory, ...words],

@@ -19,6 +19,7 @@ const vectorsSchema = z.object({
         keyId: z.string(),
         tenantSalt: z.string(),
         deadlineMs: z.number().optional(),
+        model: z.string().optional(),
       }),
       createdS: z.number(),
       nonce: z.string(),

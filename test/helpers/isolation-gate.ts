@@ -4,6 +4,7 @@
  *
  * It judges nothing: it counts what is wrong, and prints the seed that repeats the plan. Clients and plan are here; who serves is not.
  */
+import { createHash } from "node:crypto";
 import { z } from "zod";
 import { expectedAnswers } from "./expected-answers.ts";
 import { seededRandom } from "./seeded-random.ts";
@@ -30,6 +31,8 @@ interface Reply {
   readonly identifier: string;
   readonly how: "plain" | "stream" | "stop" | "cut" | "slow";
   readonly status: number;
+  /** Its `x-request-id`; null where no headers came. */
+  readonly requestId: string | null;
   readonly text: string;
   readonly finishReason: string | null;
   readonly usage: Usage | null;
@@ -49,6 +52,9 @@ export interface GateReport {
   readonly wrongAnswers: number;
   readonly foreignIdentifiers: number;
   readonly mixedStatistics: number;
+  readonly foreignRequestIds: number;
+  /** Way of asking and status of those that failed, each once. */
+  readonly failures: readonly string[];
   readonly examples: readonly string[];
 }
 
@@ -110,11 +116,15 @@ const absorb = (reply: { -readonly [K in keyof Reply]: Reply[K] }, json: string)
   if (error !== undefined) reply.failed = true;
 };
 
+/** The trace under which a caller's request goes: the agent's log names it beside the request's id. */
+const traceIdOf = (identifier: string): string => createHash("sha256").update(identifier).digest("hex").slice(0, 32);
+
 const ask = async (target: GateTarget, identifier: string, how: Reply["how"], content: string): Promise<Reply> => {
   const reply: { -readonly [K in keyof Reply]: Reply[K] } = {
     identifier,
     how,
     status: 0,
+    requestId: null,
     text: "",
     finishReason: null,
     usage: null,
@@ -127,7 +137,11 @@ const ask = async (target: GateTarget, identifier: string, how: Reply["how"], co
     const response = await fetch(`${target.url}/v1/chat/completions`, {
       method: "POST",
       signal: abort.signal,
-      headers: { authorization: `Bearer ${target.key}`, "content-type": "application/json" },
+      headers: {
+        authorization: `Bearer ${target.key}`,
+        "content-type": "application/json",
+        traceparent: `00-${traceIdOf(identifier)}-${"1".repeat(16)}-01`,
+      },
       body: JSON.stringify({
         model: "default",
         max_tokens: 48,
@@ -137,6 +151,7 @@ const ask = async (target: GateTarget, identifier: string, how: Reply["how"], co
       }),
     });
     reply.status = response.status;
+    reply.requestId = response.headers.get("x-request-id");
     if (response.status !== 200) {
       await response.arrayBuffer();
       reply.failed = true;
@@ -205,12 +220,28 @@ export const runGate = async (target: GateTarget, plan: GatePlan): Promise<reado
   return replies;
 };
 
-/** Holds replies against the turns of the wire log. `textOf` turns token ids into text. */
+const loggedTurnSchema = z.object({ event: z.literal("turn_ended"), trace_id: z.string(), request: z.string() });
+
+/** The id under which the agent ran each trace's request, from the lines of its log; those that tell of no turn are passed over. */
+const requestIdsIn = (log: string): ReadonlyMap<string, string> =>
+  new Map(
+    log
+      .split("\n")
+      .filter((line) => line.includes('"turn_ended"'))
+      .map((line) => loggedTurnSchema.parse(JSON.parse(line)))
+      .map(({ trace_id, request }) => [trace_id, request]),
+  );
+
+/**
+ * Holds replies against the turns of the wire log. `textOf` turns token ids into text; `agentLog` is what the agent wrote at level info, or
+ * absent: then request ids are not looked at.
+ */
 export const judgeGate = (
   seed: number,
   replies: readonly Reply[],
   wire: readonly WireTurn[],
   textOf: (ids: readonly number[]) => string,
+  agentLog?: string,
 ): GateReport => {
   const turnsOf = new Map<string, WireTurn[]>();
   for (const turn of wire) {
@@ -226,7 +257,10 @@ export const judgeGate = (
     wrongAnswers: 0,
     foreignIdentifiers: 0,
     mixedStatistics: 0,
+    foreignRequestIds: 0,
   };
+  const requestIds = requestIdsIn(agentLog ?? "");
+  const failures = new Set<string>();
   const examples: string[] = [];
   const wrong = (what: keyof typeof counts, reply: Reply, why: string) => {
     counts[what]++;
@@ -237,6 +271,10 @@ export const judgeGate = (
       ([found]) => found !== reply.identifier && all.has(found),
     );
     if (foreign !== undefined) wrong("foreignIdentifiers", reply, `it holds ${foreign[0]}`);
+    const ownId = requestIds.get(traceIdOf(reply.identifier));
+    if (agentLog !== undefined && reply.requestId !== null && reply.status === 200 && reply.requestId !== ownId) {
+      wrong("foreignRequestIds", reply, `it was ${reply.requestId}, its turn ran as ${ownId}`);
+    }
     if (reply.how === "cut") {
       counts.cut++;
       if (!reply.identifier.startsWith(reply.text)) wrong("wrongAnswers", reply, `it began with '${reply.text}'`);
@@ -244,6 +282,7 @@ export const judgeGate = (
     }
     if (reply.failed) {
       counts.failed++;
+      failures.add(`${reply.how} ${reply.status}`);
       continue;
     }
     counts.complete++;
@@ -256,7 +295,7 @@ export const judgeGate = (
     const fault = statisticsFault(reply, turnsOf.get(reply.identifier)?.at(-1));
     if (fault !== undefined) wrong("mixedStatistics", reply, fault);
   }
-  return { seed, turns: replies.length, ...counts, examples };
+  return { seed, turns: replies.length, ...counts, failures: [...failures], examples };
 };
 
 /** What in a reply's figures is not its own turn's; undefined when all is. */

@@ -53,9 +53,10 @@ export interface ScriptedAgent {
 }
 
 /** A small complete answer. */
-export const answerOk: Script = (reply) => {
+export const answerOk: Script = async (reply) => {
   reply.head(200, { "content-type": "application/json" });
-  void reply.write('{"ok":true}').then(() => reply.end());
+  await reply.write('{"ok":true}');
+  reply.end();
 };
 
 const replyOver = (response: ServerResponse): Reply => ({

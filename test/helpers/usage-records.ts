@@ -12,6 +12,7 @@ export const recordNumber = (number: number): UsageRecord => ({
   agent_id: "gpu-7",
   model: "atlas",
   replica: 0,
+  final: true,
   outcome: "finished",
   finish_reason: "stop",
   error_code: null,

@@ -256,7 +256,7 @@ test.serial(
     );
     const addedHeader = await post([...(await signedBy(agent, body)), ["x-lockgate-extra", "1"]]);
     const forged = await post(
-      await signedBy({ url: agent.url, signing: { keyId: "test", secret: new Uint8Array(32) } }, body),
+      await signedBy({ url: agent.url, signing: { keyId: agent.signing.keyId, secret: new Uint8Array(32) } }, body),
     );
     const others = await Promise.all([
       post(json),

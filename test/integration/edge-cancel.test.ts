@@ -47,7 +47,7 @@ const abortedWithin = async (request: RecordedRequest, limitMs: number): Promise
   }
 };
 
-test.serial("a client's reset in mid-stream closes the agent's connection", async (t) => {
+test.serial("field report 1: a client's reset in mid-stream closes the agent's connection", async (t) => {
   const { seen, response } = await arrived(oneEventThenSilence, () => open(edge));
   const answer = await response;
   await readBytes(answer, firstEvent.length);
@@ -57,7 +57,7 @@ test.serial("a client's reset in mid-stream closes the agent's connection", asyn
 });
 
 test.serial(
-  "a client's orderly close in mid-stream closes the agent's connection within the next keep-alives",
+  "field report 1: a client's orderly close in mid-stream closes the agent's connection within the next keep-alives",
   async (t) => {
     const { seen, response } = await arrived(oneEventThenSilence, () => open(edge));
     const answer = await response;
@@ -68,7 +68,7 @@ test.serial(
   },
 );
 
-test.serial("a client's reset before the response headers closes the agent's connection", async (t) => {
+test.serial("field report 2: a client's reset before the response headers closes the agent's connection", async (t) => {
   const { seen, request } = await arrived(
     () => undefined,
     () => open(edge),
@@ -78,18 +78,21 @@ test.serial("a client's reset before the response headers closes the agent's con
   t.pass();
 });
 
-test.serial("a client that goes away while headers are out and no event is stops the agent", async (t) => {
-  const headersOnly: Script = (reply) => {
-    reply.head(200, stream);
-    reply.keepAliveEvery(KEEP_ALIVE_MS);
-  };
-  const { seen, response } = await arrived(headersOnly, () => open(edge));
-  (await response).socket.resetAndDestroy();
-  t.log(`seen after ${(await abortedWithin(seen, RESET_LIMIT_MS)).toFixed(1)} ms`);
-  t.pass();
-});
+test.serial(
+  "field report 2: a client that goes away while headers are out and no event is stops the agent",
+  async (t) => {
+    const headersOnly: Script = (reply) => {
+      reply.head(200, stream);
+      reply.keepAliveEvery(KEEP_ALIVE_MS);
+    };
+    const { seen, response } = await arrived(headersOnly, () => open(edge));
+    (await response).socket.resetAndDestroy();
+    t.log(`seen after ${(await abortedWithin(seen, RESET_LIMIT_MS)).toFixed(1)} ms`);
+    t.pass();
+  },
+);
 
-test.serial("a non-streaming request is cancelled too", async (t) => {
+test.serial("field report 3: a non-streaming request is cancelled too", async (t) => {
   for (const how of ["reset", "close"] as const) {
     // As an agent does it: white space before the JSON keeps the connection alive.
     const spaces: Script = async (reply) => {

@@ -1,45 +1,11 @@
-import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { readFile, stat } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
-import { fileURLToPath } from "node:url";
+import { dirname } from "node:path";
 import test from "ava";
-import { z } from "zod";
-import { untilGone } from "../helpers/edge-worker-processes.ts";
-import { type Started, startScript } from "../helpers/processes.ts";
-
-const script = fileURLToPath(new URL("../../edge/local/start.ts", import.meta.url));
-
-const readySchema = z.strictObject({
-  edge: z.url(),
-  agent: z.url(),
-  key: z.string().min(20),
-  model: z.string().min(1),
-  pids: z.strictObject({
-    edge: z.array(z.number()).length(1),
-    agent: z.number(),
-    replicas: z.array(z.number()),
-    start: z.number(),
-  }),
-});
-type Ready = z.infer<typeof readySchema>;
-
-const start = (...words: string[]): Started => startScript(script, words);
-
-const startReady = async (...words: string[]): Promise<Started & { ready: Ready; lines: string[] }> => {
-  const started = start("--json", "--port", "0", "--agent-port", "0", ...words);
-  const lines: string[] = [];
-  started.stdout.on("line", (line) => lines.push(line));
-  const ready = readySchema.parse(JSON.parse(await started.firstLine));
-  return { ...started, ready, lines };
-};
-
-const allPids = ({ pids }: Ready): number[] => [...pids.edge, pids.agent, ...pids.replicas, pids.start];
-
-const untilAllGone = async (ready: Ready): Promise<boolean> =>
-  (await Promise.all(allPids(ready).map(untilGone))).every(Boolean);
-
-const kill = (child: ChildProcess): void => void child.kill("SIGKILL");
+import { poll } from "../helpers/agent-process.ts";
+import { adminOf, allPids, kill, type Ready, start, startReady, untilAllGone } from "../helpers/local-start.ts";
 
 const ask = (ready: Ready, content: string) =>
   fetch(`${ready.edge}/v1/chat/completions`, {
@@ -62,6 +28,63 @@ test.serial(
       t.is(await exited, 0);
       t.true(await untilAllGone(ready));
       t.is(lines.length, 1);
+    } finally {
+      kill(child);
+    }
+  },
+);
+
+test.serial(
+  "the admin credential is in a file that its owner alone may read, it opens the admin API, and it is gone with the end",
+  async (t) => {
+    const { child, ready, exited } = await startReady("--replicas", "1");
+    try {
+      t.is((await stat(ready.admin)).mode & 0o777, 0o600);
+      t.is((await stat(dirname(ready.admin))).mode & 0o777, 0o700);
+      const { url, token, admin } = await adminOf(ready);
+      t.is(url, ready.edge);
+      t.like((await admin("GET", "/keys")).body.data, [{ tenant: "demo", state: "active" }]);
+      t.is((await ask(ready, "What is the ISO code of Portugal?")).status, 200);
+      const { body } = await poll(
+        () => admin("GET", "/usage?group_by=tenant,agent"),
+        (answer) => answer.body.data.length > 0,
+        "the usage of the question",
+      );
+      t.like(body.data, [{ tenant: "demo", agent: "local-1", turns: 1 }]);
+      for (const pid of allPids(ready)) {
+        t.false((await readFile(`/proc/${pid}/cmdline`, "utf8")).includes(token), String(pid));
+      }
+      child.kill("SIGTERM");
+      t.is(await exited, 0);
+      t.false(existsSync(dirname(ready.admin)));
+    } finally {
+      kill(child);
+    }
+  },
+);
+
+test.serial(
+  "two agents start, each with its own key and name, heartbeats of both arrive, and the end of one ends all",
+  async (t) => {
+    const { child, ready, exited } = await startReady("--replicas", "1", "--agents", "2");
+    try {
+      t.deepEqual(
+        ready.agents.map(({ name }) => name),
+        ["local-1", "local-2"],
+      );
+      t.true(ready.agent === ready.agents[0]?.url);
+      t.is(new Set(ready.agents.map(({ url }) => url)).size, 2);
+      t.is(ready.pids.replicas.length, 2);
+      const { admin } = await adminOf(ready);
+      const isReady = ({ heartbeat }: { heartbeat: { state: string } | null }) => heartbeat?.state === "ready";
+      await poll(
+        () => admin("GET", "/agents"),
+        ({ body }) => body.data.length === 2 && body.data.every(isReady),
+        "the heartbeats of both",
+      );
+      process.kill(ready.pids.agents[1] ?? 0, "SIGKILL");
+      t.is(await exited, 70);
+      t.true(await untilAllGone(ready));
     } finally {
       kill(child);
     }
@@ -150,7 +173,16 @@ test.serial("an unknown flag is one clear line and 64; help is on stdout and 0",
   const printed: string[] = [];
   help.stdout.on("line", (line) => printed.push(line));
   t.is(await help.exited, 0);
-  for (const flag of ["--port", "--agent-port", "--replicas", "--slots", "--model", "--wire-log", "--json"]) {
+  for (const flag of [
+    "--port",
+    "--agent-port",
+    "--agents",
+    "--replicas",
+    "--slots",
+    "--model",
+    "--wire-log",
+    "--json",
+  ]) {
     t.true(printed.join("\n").includes(flag), flag);
   }
 });

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import test from "ava";
@@ -7,8 +8,9 @@ import { answerOk, type RecordedRequest, type ScriptedAgent } from "../helpers/s
 
 const HEADERS_TIMEOUT_MS = 500;
 
-const edge = await startEdgeUnderTest();
-const pair = await startEdgeUnderTest(2);
+// Breakers that are never open for long: these tests are about single failures.
+const edge = await startEdgeUnderTest(1, { BREAKER_OPEN_MS: "1" });
+const pair = await startEdgeUnderTest(2, { BREAKER_OPEN_MS: "1" });
 const impatient = await startEdgeUnderTest(1, { UPSTREAM_HEADERS_TIMEOUT_MS: String(HEADERS_TIMEOUT_MS) });
 const agent = onlyAgent(edge);
 test.after.always(() => Promise.all([edge.stop(), pair.stop(), impatient.stop()]));
@@ -74,31 +76,51 @@ test.serial("failover goes to the other agent, with the same request signed anew
   t.is(pair.agents.flatMap((one) => one.refusals).length, 0);
 });
 
-test.serial("a refusal by an agent is passed on with its status, and is no reason to ask another", async (t) => {
-  for (const status of [400, 429, 500, 503]) {
-    const before = pair.agents.reduce((sum, one) => sum + one.requests.length, 0);
-    for (const one of pair.agents) {
-      one.script = async (reply) => {
-        reply.head(status, {
-          "content-type": "application/json",
-          "retry-after": "7",
-          "x-ratelimit-limit-requests": "9",
-          server: "x",
-        });
-        await reply.write('{"error":{"code":"from_the_agent"}}');
-        reply.end();
-      };
+/** Every agent of the pair answers with `status`; returns how many were asked, and what the client got. */
+const refusedByAll = async (status: number) => {
+  const before = pair.agents.reduce((sum, one) => sum + one.requests.length, 0);
+  for (const one of pair.agents) {
+    one.script = async (reply) => {
+      reply.head(status, {
+        "content-type": "application/json",
+        "retry-after": "7",
+        "x-ratelimit-limit-requests": "9",
+        server: "x",
+      });
+      await reply.write('{"error":{"code":"from_the_agent"}}');
+      reply.end();
+    };
+  }
+  const answer = await exchange(pair);
+  return { answer, asked: pair.agents.reduce((sum, one) => sum + one.requests.length, 0) - before };
+};
+
+test.serial(
+  "an agent's refusal is passed on with its status; only a 503 and a 429 are reasons to ask another",
+  async (t) => {
+    for (const [status, expected] of [
+      [400, 1],
+      [500, 1],
+      [429, 2],
+      [503, 2],
+    ] as const) {
+      const { answer, asked } = await refusedByAll(status);
+      t.is(answer.status, status);
+      t.is(answer.text, '{"error":{"code":"from_the_agent"}}');
+      t.is(answer.headers["retry-after"], "7");
+      t.is(answer.headers["x-ratelimit-limit-requests"], "9");
+      t.is(answer.headers.server, undefined);
+      t.is(asked, expected, String(status));
     }
-    const answer = await exchange(pair);
-    t.is(answer.status, status);
-    t.is(answer.text, '{"error":{"code":"from_the_agent"}}');
-    t.is(answer.headers["retry-after"], "7");
-    t.is(answer.headers["x-ratelimit-limit-requests"], "9");
-    t.is(answer.headers.server, undefined);
-    t.is(
-      pair.agents.reduce((sum, one) => sum + one.requests.length, 0),
-      before + 1,
-    );
+  },
+);
+
+test.serial("what somebody in front of an agent answers never reaches the client", async (t) => {
+  for (const status of [302, 403, 502, 504, 530]) {
+    const { answer, asked } = await refusedByAll(status);
+    t.is(answer.status, 502, String(status));
+    t.is(codeOf(answer.text), "upstream_failed");
+    t.is(asked, 2);
   }
 });
 
@@ -113,7 +135,7 @@ test.serial("an agent that sends no headers in time gives 504, is let go, and is
   await silent.requests.at(-1)?.aborted;
 });
 
-test.serial("the wait for headers does not bound the body", async (t) => {
+test.serial("field report 25: the wait for headers does not bound the body", async (t) => {
   onlyAgent(impatient).script = async (reply) => {
     reply.head(200, { "content-type": "text/event-stream" });
     setTimeout(() => {
@@ -131,8 +153,9 @@ test.serial("an agent that cannot be connected to gives 502", async (t) => {
   const { port } = placeholder.address() as AddressInfo;
   placeholder.close();
   await once(placeholder, "close");
-  const agents = JSON.stringify([{ name: "gone", url: `http://127.0.0.1:${port}`, keyId: "k1" }]);
-  const lonely = await startEdgeUnderTest(0, { AGENTS: agents });
+  const agents = JSON.stringify([{ name: "gone", url: `http://127.0.0.1:${port}`, keyIds: ["k1"] }]);
+  const keys = JSON.stringify({ k1: randomBytes(32).toString("base64url") });
+  const lonely = await startEdgeUnderTest(0, { AGENTS: agents, AGENT_SIGNING_KEYS: keys });
   try {
     const answer = await exchange(lonely);
     t.is(answer.status, 502);

@@ -110,7 +110,7 @@ test.serial("who asks for it hears its place in the queue, in comments", async (
 });
 
 test.serial(
-  "a replica dies: who waits is served by the other; when the last one dies, who waits is told at once",
+  "field report 31: a replica dies: who waits is served by the other; when the last one dies, who waits is told at once",
   async (t) => {
     await withAgent(["--replicas", "2", "--heal-cooldown", "600"], async (agent) => {
       const holders = [hold(agent, "Say hello."), hold(agent, "Say goodbye.")];

@@ -102,6 +102,20 @@ test("the view names the model, the queue and each replica with its rate", (t) =
   t.regex(lines[5] ?? "", /^1 +healing .* - .* silent$/);
 });
 
+test("the view has a line about usage records where they are kept, and says what keeps them back", (t) => {
+  const lineOf = (usage: object | null) => {
+    const { status } = look(0, null);
+    return statusLines("http://a", { ...look(0, null), status: statusSchema.parse({ ...status, usage }) }, null)[2];
+  };
+  t.is(lineOf(null), "");
+  t.is(statusLines("http://a", look(0, null), null)[2], "", "an agent that tells nothing of it");
+  t.is(lineOf({ backlog: 0, rejected: 0, delivery_error: null }), "usage records: 0 wait for the edge, 0 rejected");
+  t.is(
+    lineOf({ backlog: 12, rejected: 1, delivery_error: "http_503\u001b[2J" }),
+    "usage records: 12 wait for the edge, 1 rejected; the last delivery failed: http_503 [2J",
+  );
+});
+
 test("control characters of an engine's words do not reach the terminal", (t) => {
   const nasty = look(0, null, replica(0, { reason: "a\u001b[2Jb\nc\u202ed\u009be" }));
   const text = statusLines("http://a", nasty, null).join("\n");

@@ -1,37 +1,8 @@
 import { clientRequestId, deadlineMs, readApiKey } from "@lockgate/shared-types";
 import test from "ava";
-import fc from "fast-check";
-import { admitByKeyHashes } from "../../edge/src/admit/key-hashes.ts";
-import { MAX_ATTEMPTS, pickAgents } from "../../edge/src/fleet/pick-agent.ts";
 import { requestIdOf } from "../../edge/src/request-id.ts";
 import { isPlainJson } from "../../edge/src/upstream/media-type.ts";
 import { clientHeaders } from "../../edge/src/upstream/response-headers.ts";
-
-test("an empty fleet gives nobody to try, a single agent is tried again", (t) => {
-  t.deepEqual(pickAgents([], 0.5), []);
-  t.deepEqual(pickAgents(["a"], 0.5), Array(MAX_ATTEMPTS).fill("a"));
-});
-
-test("several agents are tried one after the other, and random decides who is first", (t) => {
-  const agents = ["a", "b", "c"];
-  t.deepEqual(pickAgents(agents, 0), ["a", "b"]);
-  t.deepEqual(pickAgents(agents, 0.5), ["b", "c"]);
-  t.deepEqual(pickAgents(agents, 0.999), ["c", "a"]);
-});
-
-test("no request tries more than MAX_ATTEMPTS agents, and none twice while there is another", (t) => {
-  fc.assert(
-    fc.property(
-      fc.uniqueArray(fc.string(), { minLength: 2, maxLength: 20 }),
-      fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
-      (agents, random) => {
-        const picked = pickAgents(agents, random);
-        return picked.length === MAX_ATTEMPTS && new Set(picked).size === MAX_ATTEMPTS;
-      },
-    ),
-  );
-  t.pass();
-});
 
 test("an API key is read from one header, or from two that agree", (t) => {
   const read = (headers: Record<string, string>) =>
@@ -44,27 +15,6 @@ test("an API key is read from one header, or from two that agree", (t) => {
   t.deepEqual(read({ authorization: "Bearer k1, Bearer k1" }), { ok: false, fault: "two_credentials" });
   t.deepEqual(read({ "x-api-key": "" }), { ok: false, fault: "malformed" });
   t.deepEqual(read({}), { ok: false, fault: "missing" });
-});
-
-test("the key list admits its keys, each with an id and a salt of its own", async (t) => {
-  // SHA-256 of "one" and "two".
-  const admit = admitByKeyHashes(
-    new Map([
-      ["first", "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"],
-      ["second", "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"],
-    ]),
-  );
-  const first = await admit(new Headers({ "x-api-key": "one" }));
-  const second = await admit(new Headers({ "x-api-key": "two" }));
-  t.like(first, { kind: "admitted", keyId: "first" });
-  t.like(second, { kind: "admitted", keyId: "second" });
-  if (first.kind === "admitted" && second.kind === "admitted") t.not(first.tenantSalt, second.tenantSalt);
-  t.deepEqual(await admit(new Headers({ "x-api-key": "three" })), {
-    kind: "refused",
-    code: "invalid_api_key",
-    cause: "unknown_key",
-  });
-  t.like(await admitByKeyHashes(new Map())(new Headers({ "x-api-key": "one" })), { kind: "refused" });
 });
 
 test("a deadline is a sensible number of seconds from now, anything else is none", (t) => {

@@ -30,6 +30,16 @@ test("a body at the limit is read whole", async (t) => {
   t.is(result.kind === "read" ? result.bytes.length : -1, MAX_BODY_BYTES);
 });
 
+test("a body that comes byte by byte is kept in one buffer, never more than twice its size", async (t) => {
+  const bytes = Uint8Array.from({ length: 5_000 }, (_, at) => at % 251);
+  const body = ReadableStream.from([...bytes].map((byte) => Uint8Array.of(byte)));
+  const request = new Request("http://edge/", { method: "POST", body, duplex: "half" });
+  const result = await readBody(request);
+  if (result.kind !== "read") return t.fail(result.kind);
+  t.deepEqual(result.bytes, bytes);
+  t.true(result.bytes.buffer.byteLength <= 2 * bytes.length, String(result.bytes.buffer.byteLength));
+});
+
 test("a request without a body has an empty one", async (t) => {
   t.deepEqual(await readBody(new Request("http://edge/", { method: "POST" })), {
     kind: "read",

@@ -45,9 +45,12 @@ test("every family of the contract is there from the first scrape, with a replic
     ["lockgate:replica_heals_total", "counter"],
     ["lockgate:cancelled_turns_total", "counter"],
     ["lockgate:dropped_lines_total", "counter"],
+    ["lockgate:usage_backlog_records", "gauge"],
+    ["lockgate:usage_rejected_records_total", "counter"],
+    ["lockgate:usage_delivery_failures_total", "counter"],
   ] as const) {
     t.is(types.get(name), type, name);
-    if (name === "vllm:request_success_total") continue;
+    if (name === "vllm:request_success_total" || name.startsWith("lockgate:usage_")) continue;
     for (const replica of ["0", "1"]) t.is(value(type === "histogram" ? `${name}_count` : name, { replica }), 0, name);
   }
   const names = new Set(series.flatMap(({ labels }) => Object.keys(labels)));
@@ -122,6 +125,29 @@ test("answers are counted by route and status", async (t) => {
   const { value } = await scrape();
   t.is(value("lockgate:http_responses_total", { route: "/v1/models", status: "200" }), 2);
   t.is(value("lockgate:http_responses_total", { route: "other", status: "404" }), 1);
+});
+
+test("usage records: the backlog as it is, rejected ones once each, failed deliveries by code", async (t) => {
+  const metrics = new AgentMetrics(1);
+  let figures: { backlog: number; rejected: number; deliveryError: string | null } | undefined;
+  metrics.watch({ replicas: [], usage: () => figures });
+  const scrape = async () => parseScrape(await metrics.text());
+  const none = await scrape();
+  t.is(none.value("lockgate:usage_backlog_records"), 0);
+  t.is(none.value("lockgate:usage_rejected_records_total"), 0);
+  figures = { backlog: 3, rejected: 2, deliveryError: "http_503" };
+  for (const code of ["http_503", "ECONNREFUSED", "http_503"]) metrics.deliveryFailed(code);
+  for (let times = 0; times < 2; times++) {
+    const { value } = await scrape();
+    t.is(value("lockgate:usage_backlog_records"), 3);
+    t.is(value("lockgate:usage_rejected_records_total"), 2);
+    t.is(value("lockgate:usage_delivery_failures_total", { code: "http_503" }), 2);
+    t.is(value("lockgate:usage_delivery_failures_total", { code: "ECONNREFUSED" }), 1);
+  }
+  figures = { backlog: 0, rejected: 5, deliveryError: null };
+  const { value } = await scrape();
+  t.is(value("lockgate:usage_backlog_records"), 0);
+  t.is(value("lockgate:usage_rejected_records_total"), 5);
 });
 
 test("a scrape before the replicas are there works", async (t) => {

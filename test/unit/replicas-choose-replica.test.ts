@@ -8,15 +8,15 @@ import {
   replicaCost,
 } from "../../gpu-agent/src/replicas/choose-replica.ts";
 
-const candidate = (index: number, rereadTokens = 0, load = 0, served = 0): Candidate => ({
+const candidate = (index: number, rereadTokens = 0, load = 0, lastTurn = 0): Candidate => ({
   index,
   rereadTokens,
   load,
-  served,
+  lastTurn,
 });
 const few = fc.nat(2);
 const candidates = fc
-  .array(fc.record({ rereadTokens: few.map((n) => n * LOAD_TOKENS), load: few, served: few }), { maxLength: 6 })
+  .array(fc.record({ rereadTokens: few.map((n) => n * LOAD_TOKENS), load: few, lastTurn: few }), { maxLength: 6 })
   .map((list) => list.map((known, index): Candidate => ({ index, ...known })));
 
 test("with no candidate there is no choice", (t) => {
@@ -32,7 +32,7 @@ test("a held prefix outweighs load up to what a full replica weighs, and no furt
   t.is(chooseReplica([candidate(0, 0, 1), candidate(1, LOAD_TOKENS - 1, 0)]), 1);
 });
 
-test("ties go to the lower load, then to the one that served less, then to the lower index", (t) => {
+test("ties go to the lower load, then to the one whose last turn was longest ago, then to the lower index", (t) => {
   t.is(chooseReplica([candidate(0, 0, 1), candidate(1, LOAD_TOKENS, 0)]), 1);
   t.is(chooseReplica([candidate(0, 5, 1, 7), candidate(1, 5, 1, 6)]), 1);
   t.is(chooseReplica([candidate(2, 5, 1, 7), candidate(1, 5, 1, 7)]), 1);
@@ -44,7 +44,7 @@ test("property: the choice costs least, wins its ties, and does not depend on th
       fc.property(candidates, fc.infiniteStream(fc.nat()), (list, random) => {
         const chosen = chooseReplica(list);
         if (chosen === null) return assert.equal(list.length, 0);
-        const key = (known: Candidate) => [replicaCost(known), known.load, known.served, known.index];
+        const key = (known: Candidate) => [replicaCost(known), known.load, known.lastTurn, known.index];
         const best = list.map(key).sort((a, b) => {
           const at = a.findIndex((value, place) => value !== b[place]);
           return at === -1 ? 0 : (a[at] as number) - (b[at] as number);

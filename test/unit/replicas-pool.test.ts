@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import test from "ava";
 import fc from "fast-check";
 import { NoReplica, QueueFull } from "../../gpu-agent/src/replicas/errors.ts";
+import { healPauseMs } from "../../gpu-agent/src/replicas/heal.ts";
 import { openOwnedTurn } from "../../gpu-agent/src/replicas/owned-turn.ts";
 import {
   doneLine,
@@ -67,11 +68,51 @@ test("turns one after another are spread too, where no prefix speaks against it"
   t.deepEqual(indexes, [0, 1, 0, 1]);
 });
 
+test("field report 5: a replica that comes back gets its share of the turns, and not what it missed", async (t) => {
+  const fleet = await startFleet(2);
+  const next = async (turn: number) => serve(fleet, requestOf(40, 16, 1_000 * turn));
+  await fleet.process(0).end();
+  await fleet.process(0).exit({ code: null, signal: "SIGKILL" });
+  for (let turn = 0; turn < 20; turn++) t.is(await next(turn), 1);
+  await fleet.clock.advance(testLimits.healCooldownMs);
+  await fleet.process(0).say("READY 4096 stop turns");
+  const indexes = [];
+  for (let turn = 20; turn < 30; turn++) indexes.push(await next(turn));
+  t.deepEqual(indexes, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
+});
+
 test("a prompt goes to the replica that holds its beginning", async (t) => {
   const fleet = await startFleet(2);
   t.is(await serve(fleet), 0);
   t.is(await serve(fleet, requestOf(4, 16, 90_000)), 1);
   for (let turn = 0; turn < 3; turn++) t.is(await serve(fleet), 0);
+});
+
+test("field report 6: 1,000 engines lost in mid-turn leave nothing in flight, no timer and nothing to route by", async (t) => {
+  const fleet = await startFleet(1);
+  const timersAtRest = fleet.clock.pending;
+  for (let loss = 0; loss < 1_000; loss++) {
+    const request = requestOf(640, 16, 1_000 * loss);
+    const admission = fleet.pool.admit(request, never);
+    const turn = openOwnedTurn(admission, request, never);
+    const pull = turn.tokens.next().catch(() => undefined);
+    // One more that waits for the same slot, and is lost with it.
+    const waiting = openOwnedTurn(fleet.pool.admit(request, never), request, never);
+    const waitingPull = waiting.tokens.next().catch(() => undefined);
+    await promiseJobs();
+    await fleet.process(0).say(`T 5 turn=${admission.turn}`);
+    await fleet.process(0).exit({ code: null, signal: "SIGKILL" });
+    await Promise.all([pull, waitingPull]);
+    for (const { tokens } of [turn, waiting]) await tokens.return().catch(() => undefined);
+    t.is(fleet.pool.inflight, 0);
+    await fleet.clock.advance(healPauseMs(loss + 1, testLimits.healCooldownMs));
+    await fleet.process(0).say("READY 4096 stop turns");
+  }
+  t.is(fleet.replica(0).heals, 1_000);
+  t.is(fleet.pool.waiting, 0);
+  t.is(fleet.replica(0).engine?.leases.held, 0);
+  t.is(fleet.pool.index.size, 0);
+  t.is(fleet.clock.pending, timersAtRest);
 });
 
 test("another tenant's prompt is not drawn to it", async (t) => {
@@ -236,7 +277,7 @@ test("stopping the pool stops every replica", async (t) => {
 /** How a turn of the property below goes. */
 const fate = fc.constantFrom("done", "refused", "closed", "unused", "aborted", "thrown", "crash", "silent");
 
-test("property: the books balance and the queue is free after any mix of ends", async (t) => {
+test("field report 28: property: the books balance, no counter falls below 0, and the queue is free after any mix of ends", async (t) => {
   const play = async (replicas: number, fates: readonly string[]): Promise<void> => {
     const fleet = await startFleet(replicas, "stop turns");
     const turns = [];

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import test from "ava";
 import fc from "fast-check";
 import {
@@ -136,13 +138,29 @@ test("a prompt longer than the whole index leaves it at its bound", (t) => {
   t.is(index.size, 3);
 });
 
-test("a million distinct prompts stay within the bound", (t) => {
+setFlagsFromString("--expose-gc");
+const collect: () => void = runInNewContext("gc");
+const heapBytes = (): number => {
+  collect();
+  return process.memoryUsage().heapUsed;
+};
+/** A table that the map has outgrown, at most; 700,000 blocks that stay would be some 100 MB. */
+const MAX_GROWTH_BYTES = 24 * 1024 * 1024;
+
+test("field report 28: a million distinct prompts stay within the bound, in number and in memory", (t) => {
   const index = new PrefixIndex();
   let largest = 0;
+  let fullBytes = 0;
   for (let number = 0; number < 1_000_000; number++) {
     index.note(number % 3, [BigInt(number)]);
     largest = Math.max(largest, index.size);
+    if (number === MAX_BLOCKS) fullBytes = heapBytes();
   }
+  const growthBytes = heapBytes() - fullBytes;
+  t.log(
+    `heap ${(fullBytes / 2 ** 20).toFixed(1)} MiB when full, ${(growthBytes / 2 ** 20).toFixed(1)} MiB more at the end`,
+  );
+  t.true(growthBytes < MAX_GROWTH_BYTES, `grew by ${growthBytes} bytes`);
   t.is(largest, MAX_BLOCKS);
   t.is(index.heldTokens(0, [999_999n]), BLOCK_TOKENS);
   t.is(index.heldTokens(0, [0n]), 0);

@@ -1,7 +1,15 @@
-import { CLOCK_SKEW_S, parseSigningKeys, SIGNATURE_LIFETIME_S } from "@lockgate/shared-types";
+import {
+  CLOCK_SKEW_S,
+  contentDigest,
+  createHeadJudge,
+  createNonceSet,
+  importSigningKey,
+  NONCE_RETENTION_MS,
+  parseSigningKeys,
+  SIGNATURE_LIFETIME_S,
+} from "@lockgate/shared-types";
 import test from "ava";
-import { createNonceSet } from "../../gpu-agent/src/auth/nonce-set.ts";
-import { createRequestVerifier, NONCE_RETENTION_MS } from "../../gpu-agent/src/auth/verify-request.ts";
+import { createRequestVerifier } from "../../gpu-agent/src/auth/verify-request.ts";
 import {
   signedFields,
   signingVectors,
@@ -46,6 +54,26 @@ for (const vector of signingVectors) {
     t.is(head.keyId, vector.keyId);
     t.deepEqual(head.lockgate, vector.lockgate as typeof head.lockgate);
     t.true(verifier.verifyBody(head.contentDigest, Buffer.from(vector.bodyBase64, "base64")));
+  });
+}
+
+for (const vector of signingVectors) {
+  test(`the golden vector verifies with the edge's own MAC too: ${vector.name}`, async (t) => {
+    const secret = Uint8Array.from(Buffer.from(vector.secret, "base64url"));
+    const { verify } = await importSigningKey(vector.keyId, secret);
+    const judge = createHeadJudge(new Map([[vector.keyId, verify]]));
+    const head = await judge(vector.method, vector.url, vector.headers, vector.createdS * 1000);
+    t.like(head, {
+      ok: true,
+      keyId: vector.keyId,
+      nonce: `${vector.keyId} ${vector.nonce}`,
+      createdS: vector.createdS,
+    });
+    if (head.ok) t.deepEqual(head.lockgate, vector.lockgate as typeof head.lockgate);
+    const body = Uint8Array.from(Buffer.from(vector.bodyBase64, "base64"));
+    t.true(head.ok && head.contentDigest === (await contentDigest(body)));
+    const forged = vector.headers.map(([name, value]) => [name, value.replace("=:", "=:AAAA")] as [string, string]);
+    t.like(await judge(vector.method, vector.url, forged, vector.createdS * 1000), { ok: false });
   });
 }
 

@@ -8,7 +8,7 @@ const replica = (index: number, slots: number, running: number): ReplicaView => 
   slots,
   running,
   free: Math.max(0, slots - running),
-  served: 0,
+  lastTurn: 0,
 });
 /** A turn whose prompt these replicas hold; any other must read all of it. */
 const turn = (promptTokens: number, ...heldBy: number[]): WaitingTurn => ({

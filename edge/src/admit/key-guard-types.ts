@@ -84,7 +84,8 @@ export type TakeVerdict =
         | "requests_per_minute"
         | "tokens_per_minute"
         | "concurrency"
-        | "monthly_budget";
+        | "monthly_budget"
+        | "open_requests";
       /** When the same request could be admitted, ms from now; absent where waiting does not help. */
       readonly retryAfterMs?: number;
       readonly rateLimits?: RateLimitState;
@@ -104,7 +105,7 @@ export interface BookedTurn {
   readonly turnId: string;
   /** Prompt and completion. */
   readonly tokens: number;
-  /** False for a turn that failed: the agent may go on with another. */
+  /** False for a turn that came to nothing and that the agent goes on with elsewhere. */
   readonly endsRequest: boolean;
 }
 
@@ -147,8 +148,12 @@ export interface KeyGuardRpc {
   release(end: RequestEnd): Promise<void>;
   /** Books usage against limits and budget. Durable when it resolves. */
   settle(settlement: Settlement): Promise<void>;
-  /** Creates or replaces the definition. Durable when it resolves; takes effect with the next take. */
-  define(definition: KeyDefinition): Promise<void>;
+  /**
+   * Creates or replaces the definition. Durable when it resolves; takes effect with the next take. With `before`, the definition that the
+   * new one was made from (null: none), nothing is changed and false returned if the guard has another one by now: of two changes at
+   * once one is told, and none undoes a revocation that it did not see.
+   */
+  define(definition: KeyDefinition, before?: KeyDefinition | null): Promise<boolean>;
   /** Undefined if the key was never defined. */
   view(): Promise<KeyGuardView | undefined>;
 }

@@ -2,17 +2,17 @@
  * Sends one signed attempt to one agent and waits, for a bounded time, for the response headers.
  *
  * It reads no body and never retries. `clientSignal` stays wired to the response's body after the headers came: a client that
- * goes away closes the agent's socket, which is what stops the GPU.
+ * goes away closes the agent's socket, which is what stops the GPU. The runtime has no bound of its own for connecting; the bound on
+ * headers starts before the connection does and covers it.
  */
-import { type LockgateHeaders, signRequest } from "@lockgate/shared-types";
-import type { Agent } from "../config.ts";
+import { type LockgateHeaders, type SigningKey, signRequest } from "@lockgate/shared-types";
+import { type Agent, serviceBinding } from "../fleet/agents-config.ts";
 
 /** A request in the form in which it can be sent more than once. */
 export interface UpstreamRequest {
   readonly method: string;
   /** Path and query, as the client sent them. */
   readonly target: string;
-  readonly accept: string | null;
   /** The caller's trace context, outside the signature: it says nothing about who may do what. */
   readonly trace: readonly (readonly [name: string, value: string])[];
   /** Empty, and not sent, unless the method is POST. */
@@ -24,30 +24,45 @@ export interface UpstreamRequest {
 export type AttemptResult =
   | { readonly kind: "answered"; readonly response: Response }
   | { readonly kind: "timed_out" | "client_gone" }
-  /** The connection was refused or ended before any header: the only case in which another agent may be asked. */
+  /** The connection was refused or ended before any header. */
   | { readonly kind: "failed"; readonly cause: string };
 
-/** Tries `agent` once; `nonce` must be fresh. */
-export const attempt = async (
-  agent: Agent,
-  request: UpstreamRequest,
-  clientSignal: AbortSignal,
-  headersTimeoutMs: number,
-  nowMs: number,
-  nonce: string,
-): Promise<AttemptResult> => {
+export interface AttemptOptions {
+  readonly agent: Agent;
+  readonly key: SigningKey;
+  readonly request: UpstreamRequest;
+  /** The worker's bindings: an agent may be behind one of them. */
+  readonly env: object;
+  readonly clientSignal: AbortSignal;
+  readonly headersTimeoutMs: number;
+  /** Unix time, ms. */
+  readonly nowMs: number;
+  /** Fresh. */
+  readonly nonce: string;
+}
+
+const fetcherOf = (agent: Agent, env: object): ((url: string, init: RequestInit) => Promise<Response>) => {
+  if (agent.binding === undefined) return fetch;
+  const binding = serviceBinding(env, agent.binding);
+  if (binding === undefined) throw new Error("the service binding is gone");
+  return (url, init) => binding.fetch(url, init);
+};
+
+/** Tries `agent` once. */
+export const attempt = async (options: AttemptOptions): Promise<AttemptResult> => {
+  const { agent, key, request, env, clientSignal, headersTimeoutMs, nowMs, nonce } = options;
+  if (clientSignal.aborted) return { kind: "client_gone" };
   const url = `${agent.url}${request.target}`;
-  const headers = new Headers(await signRequest({ ...request, url }, agent.signingKey, nowMs, nonce));
+  const headers = new Headers(await signRequest({ ...request, url }, key, nowMs, nonce));
   headers.set("accept-encoding", "identity");
-  if (request.accept !== null) headers.set("accept", request.accept);
-  for (const [name, value] of request.trace) headers.set(name, value);
+  for (const [name, value] of [...request.trace, ...agent.accessHeaders]) headers.set(name, value);
   const isPost = request.method === "POST";
   if (isPost) headers.set("content-type", "application/json");
 
   const timeout = new AbortController();
   const timer = setTimeout(() => timeout.abort(), headersTimeoutMs);
   try {
-    const response = await fetch(url, {
+    const response = await fetcherOf(agent, env)(url, {
       method: request.method,
       headers,
       body: isPost ? request.body : null,

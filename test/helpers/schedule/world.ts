@@ -124,17 +124,19 @@ export class World {
     const here = (index: number | undefined) => only === undefined || index === only;
     const replicas = this.pool.replicas
       .filter(({ index }) => here(index))
-      .map(({ index, engine, inflight, served }) => {
+      .map(({ index, engine, inflight }) => {
         const lanes = engine?.lanes.map(({ queued, running }) => `${queued}${running ? "r" : ""}`).join();
         const leases = `${engine?.leases.free}.${engine?.leases.waiting}.${engine?.usable}`;
-        return `${inflight}.${served}.${lanes}.${leases}.${this.processes[index]?.fingerprint()}`;
+        return `${inflight}.${lanes}.${leases}.${this.processes[index]?.fingerprint()}`;
       });
     const callers = this.callers
       .filter(({ admission }) => here(admission?.replica.index))
       .map((caller) => caller.fingerprint());
     const struck = [...this.struck.keys()].join();
     const timers = only === undefined ? this.clock.remainingMs().join() : "";
-    return [only, callers.join(";"), replicas.join(";"), struck, this.handOvers.length, timers].join("#");
+    const byUse = this.pool.replicas.toSorted((a, b) => a.lastTurn - b.lastTurn);
+    const order = only === undefined ? byUse.map(({ index }) => index).join() : "";
+    return [only, order, callers.join(";"), replicas.join(";"), struck, this.handOvers.length, timers].join("#");
   }
 
   #replica(index: number): Replica {
