@@ -3,7 +3,7 @@
  * that the difference between two rungs is what a step costs. Measured by test/bench/edge.ts; never deployed.
  *
  * POST /<rung>/v1/chat/completions goes through the steps up to that rung; every other path is the edge's own (the admin API, say). POST
- * /probe/take times takes at a key's guard alone.
+ * /probe/take times takes at a key's guard, /probe/steps/ runs the steps' own code alone.
  */
 import { contentDigest, encodeNonce, NONCE_BYTES } from "@lockgate/shared-types";
 import { admit } from "../src/admit/admit.ts";
@@ -23,6 +23,7 @@ import { announcedBytes, passBody } from "../src/upstream/pass-body.ts";
 import { readBody } from "../src/upstream/read-body.ts";
 import { clientHeaders } from "../src/upstream/response-headers.ts";
 import edge, { Fleet, KeyGuard } from "../src/worker.ts";
+import { answerSteps, STEPS_PATH } from "./step-probe.ts";
 import { answerProbe, PROBE_PATH } from "./take-probe.ts";
 
 /** From the bottom up. */
@@ -97,7 +98,7 @@ const send = async (climb: Climb, { body, digest, keyId, tenantSalt, model }: Kn
     request: {
       method: request.method,
       target,
-      trace: [],
+      passed: [],
       body,
       contentDigest: digest,
       lockgate: { requestId, keyId, tenantSalt, model },
@@ -112,16 +113,22 @@ const send = async (climb: Climb, { body, digest, keyId, tenantSalt, model }: Kn
   return result.response;
 };
 
-const climbTo = async (rung: Rung, target: string, request: Request, env: Env, context: ExecutionContext) => {
-  const loaded = await loadConfig(env);
-  const [agent] = loaded.ok ? loaded.config.agents : [];
-  if (!loaded.ok || agent === undefined) throw new Error("misconfigured");
+const climbTo = async (
+  rung: Rung,
+  target: string,
+  request: Request,
+  config: Config,
+  env: Env,
+  context: ExecutionContext,
+): Promise<Response> => {
+  const [agent] = config.agents;
+  if (agent === undefined) throw new Error("no agent is configured");
   const top = rungs.indexOf(rung);
   const climb: Climb = {
     request,
     env,
     context,
-    config: loaded.config,
+    config,
     agent,
     target,
     requestId: requestIdOf(crypto.getRandomValues(new Uint8Array(REQUEST_ID_BYTES))),
@@ -144,7 +151,10 @@ export default {
     const { pathname } = new URL(request.url);
     if (pathname === PROBE_PATH) return answerProbe(request, env);
     const rung = rungs.find((name) => pathname.startsWith(`/${name}/`));
-    if (rung === undefined) return edge.fetch(request, env, context);
-    return climbTo(rung, pathname.slice(rung.length + 1), request, env, context);
+    if (rung === undefined && !pathname.startsWith(STEPS_PATH)) return edge.fetch(request, env, context);
+    const loaded = await loadConfig(env);
+    if (!loaded.ok) throw new Error(loaded.hint);
+    if (rung === undefined) return answerSteps(request, env, loaded.config);
+    return climbTo(rung, pathname.slice(rung.length + 1), request, loaded.config, env, context);
   },
 };

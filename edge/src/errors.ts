@@ -32,7 +32,8 @@ export type EdgeErrorCode = Extract<
 
 const messages: Readonly<Record<EdgeErrorCode, string>> = {
   invalid_api_key: "No valid API key was given. Send one as 'Authorization: Bearer <key>'.",
-  invalid_json: "The request body must be a JSON object in UTF-8, nested no deeper than 64 levels.",
+  invalid_json:
+    "The request body must be a JSON object in UTF-8, nested no deeper than 64 levels, with no more than 262144 values.",
   invalid_value: "The request is malformed, or its body broke off.",
   invalid_signature: "This endpoint takes messages that one of its agents has signed.",
   permission_denied: "This API key may not do that.",

@@ -27,8 +27,8 @@ import { pathOf, targetFault } from "./security/request-target.ts";
 import { forward } from "./upstream/forward.ts";
 import { inspectBody } from "./upstream/inspect-body.ts";
 import { isPlainJson } from "./upstream/media-type.ts";
+import { passedFields } from "./upstream/passed-fields.ts";
 import { type BodyResult, discardBody, readBody } from "./upstream/read-body.ts";
-import { traceFields } from "./upstream/trace-fields.ts";
 import { answerUsage } from "./usage/usage-route.ts";
 
 interface Route {
@@ -114,7 +114,7 @@ const pass = async (context: Context<Route>): Promise<Response> => {
       request: {
         method: request.method,
         target: `${url.pathname}${url.search}`,
-        trace: traceFields(request.headers),
+        passed: passedFields(request.headers),
         body: body.bytes,
         contentDigest: digest,
         // The only x-lockgate-* headers that reach an agent: a client's own are never copied.

@@ -6,11 +6,12 @@ import { fork } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { z } from "zod";
 import { type EdgeWorker, startEdgeWorker } from "../../edge/local/edge-worker.ts";
 import { BenchChildren, within } from "../../gpu-agent/src/bench/children.ts";
 import { adminClient, makeAdminSecrets, type ProvisionedKey, provisionKey } from "../helpers/admin-client.ts";
 import type { Account } from "./edge-accounts.ts";
-import { clientAnswerSchema, type EdgeLoad, type EdgeSample, upstreamAnswerSchema } from "./edge-load.ts";
+import { bodyOf, clientAnswerSchema, type EdgeLoad, type EdgeSample, upstreamAnswerSchema } from "./edge-load.ts";
 
 const CHAT_PATH = "/v1/chat/completions";
 const START_TIMEOUT_MS = 60_000;
@@ -161,4 +162,29 @@ export const probeTakes = async ({ worker, apiKey }: FullEdge, groups: number): 
   const answer = await fetch(`${worker.url}/probe/take`, { method: "POST", body: probe });
   if (!answer.ok) throw new Error(`the probe answered ${answer.status}`);
   return (await answer.json()) as number[];
+};
+
+/** Runs of one step; the best counts, for what else the machine does can only add. */
+const STEP_RUNS = 5;
+
+/** µs of each step's own code, warm: its loop of so many times, less an empty one's. */
+export const timeSteps = async ({ worker, apiKey }: FullEdge, times: number): Promise<[step: string, us: number][]> => {
+  const base = `${worker.url}/probe/steps/`;
+  const headers = { authorization: `Bearer ${apiKey.text}` };
+  const body = bodyOf({ body: "small", events: 8, paceMs: 0 });
+  const names = z.array(z.string()).parse(await (await fetch(base, { headers })).json());
+  const runMs = async (name: string): Promise<number> => {
+    const beganMs = performance.now();
+    const { status } = await fetch(`${base}${encodeURIComponent(name)}/${times}`, { method: "POST", headers, body });
+    if (status !== 204) throw new Error(`the probe of ${name} answered ${status}`);
+    return performance.now() - beganMs;
+  };
+  const best: [string, number][] = [];
+  for (const name of names) {
+    const runsMs: number[] = [];
+    for (let run = 0; run < STEP_RUNS; run += 1) runsMs.push(await runMs(name));
+    best.push([name, (Math.min(...runsMs) * 1000) / times]);
+  }
+  const [nothing, ...steps] = best;
+  return steps.map(([name, us]) => [name, us - (nothing?.[1] ?? 0)]);
 };

@@ -24,17 +24,17 @@ import {
   stepRows,
 } from "./edge-figures.ts";
 import type { EdgeLoad } from "./edge-load.ts";
-import { type EdgePlaces, type Place, probeTakes, rungOf, withEdgePlaces } from "./edge-places.ts";
+import { type EdgePlaces, type Place, probeTakes, rungOf, timeSteps, withEdgePlaces } from "./edge-places.ts";
 
 const CONNECTIONS = [1, 16, 64] as const;
 const STEP_CONNECTIONS = [1, 16] as const;
 const PAUSE_MS = 5;
 /** The ladder's own rungs, and the whole edge as the last. */
 const steps = ["bare", "identify", "body", "guard", "route", "sign", "hook", "edge"] as const;
-/** What a run is made of: rounds, ms of one measurement, pace of the paced streams, groups of the take probe. */
+/** What a run is made of: rounds, ms of one measurement, pace of the paced streams, groups of the take probe, loops of a step alone. */
 const EFFORTS = {
-  full: { rounds: 5, forMs: 1_500, paceMs: 5, groups: 500 },
-  quick: { rounds: 1, forMs: 300, paceMs: 1, groups: 50 },
+  full: { rounds: 5, forMs: 1_500, paceMs: 5, groups: 500, loops: 5_000 },
+  quick: { rounds: 1, forMs: 300, paceMs: 1, groups: 50, loops: 2_000 },
 } as const;
 type Effort = (typeof EFFORTS)[keyof typeof EFFORTS];
 const WARM_UP_CONNECTIONS = 4;
@@ -175,7 +175,8 @@ const measureAll = async (places: EdgePlaces, effort: Effort) => {
   const stepsTaken = await climb(places, effort);
   progress("takes, CPU time");
   const takes = await timeTakes(places, effort.groups);
-  return { rows, steps: stepsTaken, takes, cpu: await measureCpu(places.edge, places.run, effort.forMs) };
+  const alone = (await timeSteps(places.ladder, effort.loops)).map(([step, us]) => ({ step, us: rounded(us, 1) }));
+  return { rows, steps: stepsTaken, alone, takes, cpu: await measureCpu(places.edge, places.run, effort.forMs) };
 };
 
 const bench = async (options: Options): Promise<number> => {
@@ -190,14 +191,18 @@ const bench = async (options: Options): Promise<number> => {
   const ended = await withEdgePlaces((places) => measureAll(places, effort), interrupted.promise);
   if (ended === "interrupted") return exitCodes.interrupted;
   const seconds = Math.round((performance.now() - startedMs) / 1000);
-  const { rows, steps: stepsTaken, takes, cpu } = ended;
+  const { rows, steps: stepsTaken, alone, takes, cpu } = ended;
+  const aloneTable = formatFigures(
+    ["a step's own code, warm", "us"],
+    alone.map(({ step, us }) => [step, us.toFixed(1)]),
+  );
   const cpuTable = formatFigures(
     ["CPU time of workerd, by kind", "requests", "ms/request"],
     cpu.map(({ kind, requests, cpuMsPerRequest }) => [kind, String(requests), cpuMsPerRequest.toFixed(2)]),
   );
   process.stdout.write(
     `${machineLine(machine)}; ${describeMachine().loadAverage.toFixed(2)} after it\n\n${formatEdgeRows(rows)}\n\n` +
-      `${formatStepRows(stepsTaken)}\n\n` +
+      `${formatStepRows(stepsTaken)}\n\n${aloneTable}\n\n` +
       `take at a key's guard, ms: mean ${takes.meanMs}, p50 ${takes.p50Ms}, p99 ${takes.p99Ms} (${takes.groups} groups of 10)\n\n` +
       `${cpuTable}\n\n${seconds} s in all\n`,
   );

@@ -1,7 +1,7 @@
 /** What the edge's bench measures, as it measures it: every place and every rung must do what it is called. */
 import test from "ava";
 import { bodyKinds } from "../bench/edge-load.ts";
-import { probeTakes, rungOf, withEdgePlaces } from "../bench/edge-places.ts";
+import { probeTakes, rungOf, timeSteps, withEdgePlaces } from "../bench/edge-places.ts";
 import { adminClient } from "../helpers/admin-client.ts";
 import { poll } from "../helpers/agent-process.ts";
 
@@ -32,5 +32,10 @@ test("whole streams come through every place and every rung, and the edge's acco
       t.true(month_tokens > 0);
     }
     t.is((await probeTakes(places.ladder, 3)).length, 3);
+    const alone = new Map(await timeSteps(places.ladder, 10));
+    t.deepEqual(
+      ["identify", "sign", "take and release"].filter((step) => !alone.has(step)),
+      [],
+    );
   });
 });

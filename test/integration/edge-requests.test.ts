@@ -142,6 +142,16 @@ test.serial("a client's time-out becomes a deadline", async (t) => {
   t.true(deadline >= beforeMs + 30_000 && deadline <= Date.now() + 30_000, String(deadline));
 });
 
+test.serial(
+  "the question for the place in the queue goes on to the agent, and no other text in its field",
+  async (t) => {
+    await exchange(edge, { headers: { "x-queue-position": "1" } });
+    t.is(headersOf().get("x-queue-position"), "1");
+    await exchange(edge, { headers: { "x-queue-position": "1, 2" } });
+    t.false(headersOf().has("x-queue-position"));
+  },
+);
+
 test.serial("a body at the limit passes; one byte more is refused, announced or not", async (t) => {
   const largest = Buffer.alloc(MAX_BODY_BYTES, 0x20);
   largest.write("{}");

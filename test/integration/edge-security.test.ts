@@ -96,7 +96,7 @@ test.serial("nothing that a request says picks a host", async (t) => {
   const body = JSON.stringify({ model: "m", url: `http://${to}`, base_url: `http://${to}`, agent: to });
   t.is((await exchange(edge, { body })).status, 200);
   // A heartbeat has no field for an address; what it says all the same is dropped.
-  t.is(await beat(edge, 0, { url: `http://${to}`, address: to } as object), 204);
+  t.is(await beat(edge, 0, { models: ["m"], url: `http://${to}`, address: to } as object), 204);
   t.is((await exchange(edge)).status, 200);
   t.is(trap.connections, 0);
 });

@@ -66,6 +66,22 @@ test("a body that stops coming is given up in time, one that breaks off at once"
   t.deepEqual(await readBody(upload(1, "error").request), { kind: "client_gone" });
 });
 
+test("the error of a body that breaks off does not know who waits for it", async (t) => {
+  const errors: Error[] = [];
+  const fail = () => {
+    const error = new Error("connection lost");
+    errors.push(error);
+    throw error;
+  };
+  // As the runtime does it: the error is made where the waiting code would go on.
+  const reader = { read: () => Promise.resolve().then(fail), cancel: async () => undefined };
+  const request = { headers: new Headers(), body: { getReader: () => reader } } as unknown as Request;
+  t.deepEqual(await readBody(request), { kind: "client_gone" });
+  t.is(errors.length, 1);
+  t.regex(errors[0]?.stack ?? "", /fail/);
+  t.notRegex(errors[0]?.stack ?? "", /\basync\b/);
+});
+
 test("discarding reads an unread body, up to its bound, and leaves a read one alone", async (t) => {
   const unread = upload(3, "close");
   await discardBody(unread.request);

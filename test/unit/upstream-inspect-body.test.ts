@@ -2,9 +2,10 @@ import test from "ava";
 import fc from "fast-check";
 import {
   inspectBody,
-  isDeeperThan,
   MAX_CONVERSATION_CHARS,
   MAX_JSON_DEPTH,
+  MAX_JSON_VALUES,
+  shapeFault,
 } from "../../edge/src/upstream/inspect-body.ts";
 import { judgeStatus, outcomeOfStatus } from "../../edge/src/upstream/judge-status.ts";
 import { parseChatRequest } from "../../gpu-agent/src/http/chat-request.ts";
@@ -48,6 +49,14 @@ test("nesting at the limit passes, one level more is refused, and a million leve
   t.like(inspect("[".repeat(1_000_000)), { ok: false, cause: "too_deep" });
 });
 
+test("as many values as are allowed pass, one more is refused before anything is built; commas in a string are none", (t) => {
+  // The object and the array are values too; the first item of each is counted by its opening.
+  const list = (items: number) => `{"a":[${Array(items).fill("1").join(",")}]}`;
+  t.true(inspect(list(MAX_JSON_VALUES - 2)).ok);
+  t.like(inspect(list(MAX_JSON_VALUES - 1)), { ok: false, cause: "too_many_values" });
+  t.true(inspect(`{"a":"${",".repeat(MAX_JSON_VALUES + 1)}"}`).ok);
+});
+
 test("brackets inside strings do not count, however they are escaped", (t) => {
   const text = (content: string) => `{"a":"${content}"}`;
   t.true(inspect(text("[".repeat(1000))).ok);
@@ -65,7 +74,8 @@ test("the depth that is found is the depth that is there", (t) => {
     fc.property(fc.jsonValue(), (value) => {
       const bytes = bytesOf(JSON.stringify(value));
       const depth = depthOf(value);
-      return !isDeeperThan(bytes, depth) && (depth === 0 || isDeeperThan(bytes, depth - 1));
+      const fault = (limit: number) => shapeFault(bytes, limit, MAX_JSON_VALUES);
+      return fault(depth) === undefined && (depth === 0 || fault(depth - 1) === "too_deep");
     }),
     { seed },
   );

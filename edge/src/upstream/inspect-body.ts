@@ -7,6 +7,8 @@
 
 /** Deepest nesting of arrays and objects; the deepest body that the API has use for is about 10. */
 export const MAX_JSON_DEPTH = 64;
+/** Most values in one body: a prompt of 128 Ki token ids fits, and what the parser builds of it costs tens of ms, not a second. */
+export const MAX_JSON_VALUES = 262_144;
 /** How much of a conversation's beginning tells it from others, characters. */
 export const MAX_CONVERSATION_CHARS = 4_096;
 
@@ -24,14 +26,21 @@ export type BodyInspection =
   | {
       readonly ok: false;
       readonly code: "invalid_json";
-      readonly cause: "too_deep" | "not_utf8" | "not_json" | "not_an_object";
+      readonly cause: "too_deep" | "too_many_values" | "not_utf8" | "not_json" | "not_an_object";
     };
 
-const [QUOTE, BACKSLASH, OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE] = [0x22, 0x5c, 0x5b, 0x5d, 0x7b, 0x7d];
+const [QUOTE, COMMA, BACKSLASH] = [0x22, 0x2c, 0x5c];
+const [OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
 
-/** Whether anything is nested deeper than `limit`: one pass over the bytes, before a parser would build it all. */
-export const isDeeperThan = (bytes: Uint8Array, limit: number): boolean => {
+/** What is wrong with the shape of a JSON text, in one pass over its bytes, before a parser would build it all. */
+export const shapeFault = (
+  bytes: Uint8Array,
+  maxDepth: number,
+  maxValues: number,
+): "too_deep" | "too_many_values" | undefined => {
   let depth = 0;
+  // Each value but the first of its list or object follows a comma, and the first one an opening.
+  let values = 1;
   let inString = false;
   for (let at = 0; at < bytes.length; at += 1) {
     const byte = bytes[at];
@@ -41,10 +50,13 @@ export const isDeeperThan = (bytes: Uint8Array, limit: number): boolean => {
     } else if (byte === QUOTE) inString = true;
     else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
       depth += 1;
-      if (depth > limit) return true;
+      values += 1;
+      if (depth > maxDepth) return "too_deep";
     } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) depth -= 1;
+    else if (byte === COMMA) values += 1;
+    if (values > maxValues) return "too_many_values";
   }
-  return false;
+  return undefined;
 };
 
 type JsonObject = Readonly<Record<string, unknown>>;
@@ -89,7 +101,8 @@ const parse = (bytes: Uint8Array): { readonly value: unknown } | "not_utf8" | "n
 
 /** Looks into a JSON body. Its size is bounded where it is read. */
 export const inspectBody = (bytes: Uint8Array): BodyInspection => {
-  if (isDeeperThan(bytes, MAX_JSON_DEPTH)) return { ok: false, code: "invalid_json", cause: "too_deep" };
+  const fault = shapeFault(bytes, MAX_JSON_DEPTH, MAX_JSON_VALUES);
+  if (fault !== undefined) return { ok: false, code: "invalid_json", cause: fault };
   const parsed = parse(bytes);
   if (typeof parsed === "string") return { ok: false, code: "invalid_json", cause: parsed };
   const { value } = parsed;
