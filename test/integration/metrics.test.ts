@@ -117,10 +117,15 @@ test.serial(
   async (t) => {
     const before = await scrape();
     const abort = new AbortController();
-    const callers = Array.from({ length: 3 }, () =>
-      agent.chat({ ...endless, stream: true }, { signal: abort.signal }).then(firstText),
-    );
-    t.teardown(() => abort.abort());
+    const abortWaiting = new AbortController();
+    const call = ({ signal }: AbortController) => agent.chat({ ...endless, stream: true }, { signal }).then(firstText);
+    t.teardown(() => {
+      abort.abort();
+      abortWaiting.abort();
+    });
+    const callers = [call(abort), call(abort)];
+    await until((figures) => both(figures, "vllm:num_requests_running") === 2, "two turns that run");
+    callers.push(call(abortWaiting));
     const settled = Promise.allSettled(callers);
     const waiting = (figures: Scrape) =>
       both(figures, "vllm:num_requests_waiting") + figures.value("vllm:num_requests_waiting", { replica: "none" });
@@ -136,6 +141,9 @@ test.serial(
       t.true(usage > 0 && usage < 1, `replica ${replica}: ${usage}`);
     }
     await Promise.race(callers);
+    // First the one that waits: it would begin, and be drained too, in the place of one that leaves before it.
+    abortWaiting.abort();
+    await until((figures) => waiting(figures) === 0, "nobody who waits");
     abort.abort();
     await settled;
     await agent.until(atRest, "rest");
