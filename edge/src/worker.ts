@@ -28,19 +28,13 @@ import { forward } from "./upstream/forward.ts";
 import { inspectBody } from "./upstream/inspect-body.ts";
 import { isPlainJson } from "./upstream/media-type.ts";
 import { passedFields } from "./upstream/passed-fields.ts";
-import { type BodyResult, discardBody, readBody } from "./upstream/read-body.ts";
+import { type BodyResult, codeOfBodyFault, discardBody, readBody } from "./upstream/read-body.ts";
 import { answerUsage } from "./usage/usage-route.ts";
 
 interface Route {
   Bindings: Env;
   Variables: { names: RequestNames };
 }
-
-const codeOfBodyFault = {
-  too_large: "request_too_large",
-  timed_out: "deadline_exceeded",
-  client_gone: "invalid_value",
-} as const;
 
 const pass = async (context: Context<Route>): Promise<Response> => {
   const request = context.req.raw;

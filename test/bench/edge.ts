@@ -5,6 +5,7 @@
  *
  * Results go to stdout, progress to stderr. It judges nothing: what is too slow is for the reader to say.
  */
+
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -25,6 +26,7 @@ import {
 } from "./edge-figures.ts";
 import type { EdgeLoad } from "./edge-load.ts";
 import { type EdgePlaces, type Place, probeTakes, rungOf, timeSteps, withEdgePlaces } from "./edge-places.ts";
+import { exitCodes, runScript } from "./run-script.ts";
 
 const CONNECTIONS = [1, 16, 64] as const;
 const STEP_CONNECTIONS = [1, 16] as const;
@@ -41,7 +43,6 @@ const WARM_UP_CONNECTIONS = 4;
 const WARM_UP_MS = 2_000;
 
 const USAGE = "usage: npm run bench:edge -- [--quick] [--json FILE]";
-const exitCodes = { ok: 0, usage: 64, software: 70, interrupted: 130 } as const;
 
 const progress = (text: string): void => void process.stderr.write(`${text}\n`);
 
@@ -212,13 +213,4 @@ const bench = async (options: Options): Promise<number> => {
   return exitCodes.ok;
 };
 
-const options = readOptions(process.argv.slice(2));
-if (options === undefined) process.exitCode = exitCodes.usage;
-else {
-  try {
-    process.exitCode = await bench(options);
-  } catch (error) {
-    progress(error instanceof Error ? error.message : String(error));
-    process.exitCode = exitCodes.software;
-  }
-}
+await runScript(readOptions(process.argv.slice(2)), bench, progress);

@@ -5,6 +5,7 @@
  * Every answer is checked to the letter. Rounds rotate through all combinations, so that a machine whose speed drifts treats them alike.
  * Results go to stdout, progress to stderr. It judges nothing: what is too slow is for the reader to say.
  */
+
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -19,6 +20,7 @@ import { formatFigures } from "../../gpu-agent/src/bench/table.ts";
 import { type Combination, formatRows, type Measured, placeNames, type Row, toRow } from "./figures.ts";
 import { type NamedProcess, startClient, startNativeDriver, startStack } from "./places.ts";
 import { EXPECTED_ANSWER, MAX_TOKENS, MESSAGES, QUESTION } from "./question.ts";
+import { exitCodes, runScript } from "./run-script.ts";
 
 const CALLERS = [1, 4, 16] as const;
 const SLOTS = [1, 4] as const;
@@ -30,7 +32,6 @@ const EFFORTS = {
 const WARM_UP_CALLERS = 4;
 
 const USAGE = "usage: npm run bench -- [--quick] [--json FILE] [--profile DIR]";
-const exitCodes = { ok: 0, usage: 64, software: 70, interrupted: 130 } as const;
 
 /** A place with so many slots, ready to be measured. */
 interface Subject extends Omit<Combination, "callers"> {
@@ -196,13 +197,4 @@ const bench = async (options: Options): Promise<number> => {
   return exitCodes.ok;
 };
 
-const options = readOptions(process.argv.slice(2));
-if (options === undefined) process.exitCode = exitCodes.usage;
-else {
-  try {
-    process.exitCode = await bench(options);
-  } catch (error) {
-    progress(error instanceof Error ? error.message : String(error));
-    process.exitCode = exitCodes.software;
-  }
-}
+await runScript(readOptions(process.argv.slice(2)), bench, progress);

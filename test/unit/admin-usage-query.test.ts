@@ -6,7 +6,7 @@ import {
   usageDimensions,
   usageQuerySchema,
 } from "../../edge/src/admin/usage-query.ts";
-import { dayOf, monthOf } from "../../edge/src/usage/book-turns.ts";
+import { dayOf, monthOf } from "../../edge/src/calendar.ts";
 import { openAdminApi } from "../helpers/admin-api.ts";
 import { type MemoryLedger, openMemoryLedger } from "../helpers/memory-ledger.ts";
 import { pickSeed, seededRandom } from "../helpers/seeded-random.ts";

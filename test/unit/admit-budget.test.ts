@@ -1,5 +1,6 @@
 import test from "ava";
-import { Budget, MAX_MONTHS, monthOf } from "../../edge/src/admit/budget.ts";
+import { Budget, MAX_MONTHS } from "../../edge/src/admit/budget.ts";
+import { monthOf } from "../../edge/src/calendar.ts";
 
 const january = Date.UTC(2027, 0, 15);
 const lastOfYear = Date.UTC(2026, 11, 31, 23, 59, 59, 999);

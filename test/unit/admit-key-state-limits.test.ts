@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import test from "ava";
 import fc from "fast-check";
-import { monthOf } from "../../edge/src/admit/budget.ts";
 import type { KeyLimits } from "../../edge/src/admit/key-guard-types.ts";
 import { LEASE_MS } from "../../edge/src/admit/leases.ts";
 import { SLOT_MS, WINDOW_MS } from "../../edge/src/admit/sliding-window.ts";
+import { monthOf } from "../../edge/src/calendar.ts";
 import { nowMs, takeRequest } from "../helpers/key-guard.ts";
 import { StoredKeyState } from "../helpers/stored-key-state.ts";
 

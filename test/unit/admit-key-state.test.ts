@@ -1,10 +1,10 @@
 import test from "ava";
-import { monthOf } from "../../edge/src/admit/budget.ts";
 import type { KeyLimits } from "../../edge/src/admit/key-guard-types.ts";
 import { KeyState, LEASE_RETRY_MS, MAX_CLOSED_REQUESTS } from "../../edge/src/admit/key-state.ts";
 import { LEASE_MS } from "../../edge/src/admit/leases.ts";
 import { MAX_OPEN_REQUESTS, MAX_PENDING_REQUESTS, SETTLE_WAIT_MS } from "../../edge/src/admit/reservations.ts";
 import { SLOT_MS, WINDOW_MS } from "../../edge/src/admit/sliding-window.ts";
+import { monthOf } from "../../edge/src/calendar.ts";
 import { noLimits, nowMs, takeRequest } from "../helpers/key-guard.ts";
 
 const month = monthOf(nowMs);

@@ -2,27 +2,13 @@
 
 import type { DoneStatistics, UsageRecord } from "@lockgate/shared-types";
 import test, { type ExecutionContext } from "ava";
+import { doneStatistics } from "../helpers/done-statistics.ts";
 import { recordNumber } from "../helpers/usage-records.ts";
 import { type Books, balanceBooks, type LifeBooks } from "../soak/books.ts";
 import type { WireTurn } from "../soak/wire-turns.ts";
 
-const doneOf = (generated: number): DoneStatistics => ({
-  generated,
-  promptTokens: 20,
-  promptMs: 3.5,
-  decodeMs: generated / 10,
-  finish: "stop",
-  draftsAccepted: 0,
-  draftsOffered: 0,
-  reused: 5,
-  expertHits: 0,
-  expertLookups: 0,
-  ramBlobs: 0,
-  fileBlobs: 0,
-  fileMb: 0,
-  promptRead: 15,
-  offloaded: 0,
-});
+const doneOf = (generated: number): DoneStatistics =>
+  doneStatistics({ generated, decodeMs: generated / 10, draftsAccepted: 0, draftsOffered: 0 });
 
 /** Turn n generated n tokens on replica 0, and was booked, logged and seen so. */
 const wireTurn = (turn: number): WireTurn => ({

@@ -1,29 +1,11 @@
-import { type DoneStatistics, heartbeatSchema, usageRecordSchema } from "@lockgate/shared-types";
+import { heartbeatSchema, usageRecordSchema } from "@lockgate/shared-types";
 import test from "ava";
 import { NOWHERE, type TurnOutcome } from "../../gpu-agent/src/turn/run-turn.ts";
 import { type AgentSource, heartbeatOf } from "../../gpu-agent/src/usage/heartbeat.ts";
 import { usageConfigFault } from "../../gpu-agent/src/usage/open-usage.ts";
 import { usageRecordOf } from "../../gpu-agent/src/usage/usage-record.ts";
+import { doneStatistics } from "../helpers/done-statistics.ts";
 import { recordNumber } from "../helpers/usage-records.ts";
-
-const statistics = (extra: Partial<DoneStatistics>): DoneStatistics => ({
-  generated: 9,
-  promptTokens: 20,
-  promptMs: 3.5,
-  decodeMs: 4.5,
-  finish: "stop",
-  draftsAccepted: 1,
-  draftsOffered: 2,
-  reused: 5,
-  expertHits: 0,
-  expertLookups: 0,
-  ramBlobs: 0,
-  fileBlobs: 0,
-  fileMb: 0,
-  promptRead: 15,
-  offloaded: 0,
-  ...extra,
-});
 
 const recordOf = (outcome: TurnOutcome, attempt = 1) =>
   usageRecordOf({
@@ -40,7 +22,7 @@ const where = { turn: 3, replica: 1 };
 const failure = { kind: "failed", code: "overloaded", message: "m", detail: "d" } as const;
 
 test("a finished turn owes for its prompt and what was consumed; the engine's count stands beside it", (t) => {
-  const done = statistics({});
+  const done = doneStatistics({});
   const record = recordOf({ ...where, kind: "finished", reason: "stop", completionTokens: 7, statistics: done });
   t.deepEqual(record, {
     turn_id: "req_1.1",
@@ -87,12 +69,12 @@ const cases: readonly (readonly [what: string, outcome: TurnOutcome, owed: reado
   ],
   [
     "nonfinite before its first token",
-    { ...where, ...failure, completionTokens: 0, statistics: statistics({ finish: "nonfinite", generated: 0 }) },
+    { ...where, ...failure, completionTokens: 0, statistics: doneStatistics({ finish: "nonfinite", generated: 0 }) },
     [0, 0, 0],
   ],
   [
     "left by its client in the stream",
-    { ...where, kind: "aborted", completionTokens: 4, statistics: statistics({ finish: "cancel" }) },
+    { ...where, kind: "aborted", completionTokens: 4, statistics: doneStatistics({ finish: "cancel" }) },
     [20, 5, 4],
   ],
   [
@@ -101,7 +83,7 @@ const cases: readonly (readonly [what: string, outcome: TurnOutcome, owed: reado
       ...where,
       kind: "aborted",
       completionTokens: 0,
-      statistics: statistics({ finish: "cancel", generated: 0, promptRead: 6 }),
+      statistics: doneStatistics({ finish: "cancel", generated: 0, promptRead: 6 }),
     },
     [11, 5, 0],
   ],

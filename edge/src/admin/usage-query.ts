@@ -3,7 +3,7 @@
  * and reads its rows. It sums the daily table, never the turns.
  */
 import { z } from "@hono/zod-openapi";
-import { dayOf } from "../usage/book-turns.ts";
+import { dayOf } from "../calendar.ts";
 import type { SqlValue, Statement } from "../usage/ledger.ts";
 import { identifier } from "./identifier.ts";
 import { cursorSchema, limitSchema, type Page, pageOf } from "./paging.ts";

@@ -3,6 +3,7 @@
  *
  * Nothing is cached here: between this isolate and the guard a key could be revoked. A guard that cannot be asked lets nobody in.
  */
+import { causeOf } from "../cause-of.ts";
 import { errorResponse } from "../errors.ts";
 import { logError, logInfo, type RequestNames } from "../log.ts";
 import { count } from "../metrics/count.ts";
@@ -72,7 +73,7 @@ export const admit = async (
     count("refusals_total", ["guard_unreachable"]);
     // It may have taken, and only the answer got lost.
     void lease.ended(null);
-    logError("guard_unreachable", { ...names, keyId, cause: error instanceof Error ? error.message : "unknown" });
+    logError("guard_unreachable", { ...names, keyId, cause: causeOf(error) });
     return { kind: "refused", response: errorResponse("overloaded", requestId) };
   }
   count("guard_calls_total", ["take", "ok"]);

@@ -4,12 +4,10 @@
  * Sums come from the ledger and are absolute, so telling one twice changes nothing, and one that comes late never lowers it. It keeps
  * no reservations and no limit.
  */
+import { monthOf } from "../calendar.ts";
 
 /** The current month, those beside it: a record can come late, and clocks differ at the turn of a month. */
 export const MAX_MONTHS = 3;
-
-/** The month of a moment, `YYYY-MM`. */
-export const monthOf = (nowMs: number): string => new Date(nowMs).toISOString().slice(0, 7);
 
 const indexOf = (month: string): number => Number(month.slice(0, 4)) * 12 + Number(month.slice(5, 7));
 

@@ -6,6 +6,7 @@
  * forgotten at most what it admitted, released and settled in that time: it may let in that much over each limit, once for each loss.
  * Definitions and months are written at once: a revocation or a spent budget that was confirmed is never forgotten.
  */
+import { causeOf } from "../cause-of.ts";
 import { checkKey, noSuchKey, type Refusal } from "./check-key.ts";
 import type { GuardStore, StoredKey } from "./guard-store.ts";
 import type {
@@ -62,8 +63,6 @@ interface Taker {
   readonly request: TakeRequest;
   readonly settle: (verdict: CoreVerdict) => void;
 }
-
-const causeOf = (error: unknown): string => (error instanceof Error ? error.message : "unknown");
 
 export class GuardCore {
   readonly #parts: GuardParts;

@@ -4,7 +4,8 @@
  *
  * It checks no secret, and it lets nobody wait: that a lease is all there is in the way is one of its answers.
  */
-import { Budget, type MonthTokens, monthOf } from "./budget.ts";
+import { monthOf } from "../calendar.ts";
+import { Budget, type MonthTokens } from "./budget.ts";
 import type { BookedTurn, KeyLimits, OpenRequest, RateLimitState, RequestEnd, TakeRequest } from "./key-guard-types.ts";
 import { Leases } from "./leases.ts";
 import { isSettled, MAX_OPEN_REQUESTS, MAX_TURNS_OF_REQUEST, type Reservation, Reservations } from "./reservations.ts";

@@ -3,6 +3,7 @@
  *
  * A client that goes away ends its request early, but not this: all is done under waitUntil.
  */
+import { causeOf } from "../cause-of.ts";
 import { logError } from "../log.ts";
 import { count } from "../metrics/count.ts";
 import type { KeyGuardRpc, RequestEnd } from "./key-guard-types.ts";
@@ -34,8 +35,6 @@ export interface LeaseNeeds {
   /** A fresh stub each: one that has failed once stays broken. */
   readonly guard: () => Pick<KeyGuardRpc, "renew" | "release">;
 }
-
-const causeOf = (error: unknown): string => (error instanceof Error ? error.message : "unknown");
 
 const release = async (needs: LeaseNeeds, end: RequestEnd): Promise<void> => {
   for (let attempt = 1; ; attempt += 1) {

@@ -3,7 +3,7 @@
  * and a state comes out; `nowMs` is passed in.
  *
  * Failures are weighed against successes, not counted in a row: an agent that fails every other request is broken too. What counts as a
- * failure is the caller's to say (outcome-of-status.ts, forward.ts). It is kept per isolate: it may be wrong for a while, and costs nobody
+ * failure is the caller's to say (judge-status.ts, forward.ts). It is kept per isolate: it may be wrong for a while, and costs nobody
  * a message.
  */
 

@@ -5,6 +5,7 @@
  * finds the snapshot too old fetches one for itself, within a bound; from REFRESH_AGE_MS on one request has it fetched behind its answer,
  * so that under load nobody waits. Without the object it goes on with what it has, or with the configuration alone.
  */
+import { causeOf } from "../cause-of.ts";
 import { logError, logInfo } from "../log.ts";
 import { count } from "../metrics/count.ts";
 import type { OpenBreakers } from "../metrics/totals.ts";
@@ -95,8 +96,7 @@ export class FleetView {
       this.#failedAtMs = undefined;
     } catch (error) {
       // Once, not with each request.
-      if (this.#failedAtMs === undefined)
-        logError("fleet_snapshot_failed", { cause: error instanceof Error ? error.message : "unknown" });
+      if (this.#failedAtMs === undefined) logError("fleet_snapshot_failed", { cause: causeOf(error) });
       this.#failedAtMs = now();
     } finally {
       clearTimeout(timer);

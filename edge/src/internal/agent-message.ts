@@ -5,12 +5,14 @@
  * A stranger makes nobody buffer anything and reaches no object: the signature is judged before the body is read, the nonce is taken last.
  * Every refusal is the same 401 outside; `cause` is for the log. It does not look into the body.
  */
+
 import { contentDigest, createHeadJudge, type MacCheck, refusalOfNonce } from "@lockgate/shared-types";
+import { causeOf } from "../cause-of.ts";
 import type { Config } from "../config.ts";
 import type { Env } from "../env.ts";
 import type { Agent } from "../fleet/agents-config.ts";
 import { fleetOf } from "../fleet/fleet-object.ts";
-import { readBody } from "../upstream/read-body.ts";
+import { codeOfBodyFault, readBody } from "../upstream/read-body.ts";
 
 /** A batch of usage records has about 100 KiB; an agent that sends no faster than this is as good as gone. */
 const MESSAGE_READ_TIMEOUT_MS = 15_000;
@@ -24,12 +26,6 @@ export type AgentMessage =
     };
 
 const unsigned = (cause: string): AgentMessage => ({ ok: false, code: "invalid_signature", cause });
-
-const codeOfBodyFault = {
-  too_large: "request_too_large",
-  timed_out: "deadline_exceeded",
-  client_gone: "invalid_value",
-} as const;
 
 /** Judges one message. Rejects only for a fault of ours. */
 export const verifyAgentMessage = async (
@@ -53,7 +49,7 @@ export const verifyAgentMessage = async (
   try {
     verdict = await fleetOf(env).takeNonce(head.nonce, head.createdS);
   } catch (error) {
-    return { ok: false, code: "overloaded", cause: error instanceof Error ? error.message : "unknown" };
+    return { ok: false, code: "overloaded", cause: causeOf(error) };
   }
   if (verdict !== "taken") return unsigned(refusalOfNonce(verdict).reason);
   return { ok: true, agent, bytes: body.bytes };

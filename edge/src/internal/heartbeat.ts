@@ -2,7 +2,9 @@
  * `POST /internal/v1/heartbeat`: an agent tells how it is. It answers 204 once the fleet's table has it; an agent sends the next one whatever
  * the answer was.
  */
+
 import { type Heartbeat, heartbeatSchema } from "@lockgate/shared-types";
+import { causeOf } from "../cause-of.ts";
 import type { Config } from "../config.ts";
 import type { Env } from "../env.ts";
 import { errorResponse } from "../errors.ts";
@@ -39,7 +41,7 @@ export const takeHeartbeat = async (
   try {
     await fleetOf(env).beat(agent, heartbeat);
   } catch (error) {
-    logError("heartbeat_not_taken", { ...names, agent, cause: error instanceof Error ? error.message : "unknown" });
+    logError("heartbeat_not_taken", { ...names, agent, cause: causeOf(error) });
     return errorResponse("overloaded", names.requestId);
   }
   return new Response(null, { status: 204, headers: { "x-request-id": names.requestId } });

@@ -4,6 +4,7 @@
  * No request waits for it, and a failure loses nothing: what was not taken is told again. Only an isolate that is evicted takes what it has
  * counted in the last HAND_OVER_MS with it.
  */
+import { causeOf } from "../cause-of.ts";
 import type { Env } from "../env.ts";
 import { fleetOf } from "../fleet/fleet-object.ts";
 import type { SnapshotReply } from "../fleet/fleet-table.ts";
@@ -50,7 +51,7 @@ export const tell = async (env: FleetBinding): Promise<void> => {
   try {
     await telling(null, async (report) => fleetOf(env).tell(report));
   } catch (error) {
-    logError("counts_not_told", { cause: error instanceof Error ? error.message : "unknown" });
+    logError("counts_not_told", { cause: causeOf(error) });
   }
 };
 

@@ -1,5 +1,7 @@
 /** GET /metrics: everything in Prometheus' text format, for whoever has the admin credential. */
+
 import { adminAccess } from "../admin/credential.ts";
+import { causeOf } from "../cause-of.ts";
 import type { Config } from "../config.ts";
 import type { Env } from "../env.ts";
 import { errorResponse } from "../errors.ts";
@@ -29,7 +31,7 @@ export const answerMetrics = async (
   try {
     metrics = await fleetOf(env).metrics();
   } catch (error) {
-    logError("metrics_not_read", { ...names, cause: error instanceof Error ? error.message : "unknown" });
+    logError("metrics_not_read", { ...names, cause: causeOf(error) });
     return errorResponse("overloaded", requestId);
   }
   const agents = config.agents.map(({ name }) => name);

@@ -5,7 +5,9 @@
  * goes away closes the agent's socket, which is what stops the GPU. The runtime has no bound of its own for connecting; the bound on
  * headers starts before the connection does and covers it.
  */
+
 import { type LockgateHeaders, type SigningKey, signRequest } from "@lockgate/shared-types";
+import { causeOf } from "../cause-of.ts";
 import { type Agent, serviceBinding } from "../fleet/agents-config.ts";
 
 /** A request in the form in which it can be sent more than once. */
@@ -78,7 +80,7 @@ export const attempt = async (options: AttemptOptions): Promise<AttemptResult> =
   } catch (error) {
     if (clientSignal.aborted) return { kind: "client_gone" };
     if (timeout.signal.aborted) return { kind: "timed_out" };
-    return { kind: "failed", cause: error instanceof Error ? error.message : "unknown" };
+    return { kind: "failed", cause: causeOf(error) };
   } finally {
     clearTimeout(timer);
   }

@@ -17,6 +17,13 @@ export type BodyResult =
   | { readonly kind: "read"; readonly bytes: Uint8Array<ArrayBuffer> }
   | { readonly kind: "too_large" | "timed_out" | "client_gone" };
 
+/** The error code of a body that was not read. */
+export const codeOfBodyFault = {
+  too_large: "request_too_large",
+  timed_out: "deadline_exceeded",
+  client_gone: "invalid_value",
+} as const;
+
 /**
  * Bytes that grow, in one buffer at most twice as large as what is in it. A list of the chunks would not do: a client that sends a byte at
  * a time would make an object of each.

@@ -3,20 +3,16 @@
  *
  * Records travel as JSON values, so that statements have a fixed text and are few. Triggers (edge/migrations) keep the sums.
  */
+
 import type { UsageRecord } from "@lockgate/shared-types";
 import * as z from "zod";
+import { dayOf, monthOf } from "../calendar.ts";
 import type { Statement } from "./ledger.ts";
 
 /** Records of one statement: with the longest names that a record may have, escaped, its JSON stays under MAX_VALUE_BYTES. */
 export const RECORDS_PER_STATEMENT = 32;
 /** D1's bound on one value. */
 export const MAX_VALUE_BYTES = 2_000_000;
-
-/** `YYYY-MM-DD` of a Unix time, UTC. */
-export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
-
-/** `YYYY-MM` of a Unix time, UTC. */
-export const monthOf = (ms: number): string => dayOf(ms).slice(0, 7);
 
 /** The month that a turn counts for. An agent whose clock is ahead must not put usage into a month that nobody looks at yet. */
 const countedAtMs = ({ ended_at_ms }: UsageRecord, bookedAtMs: number): number => Math.min(ended_at_ms, bookedAtMs);

@@ -4,9 +4,11 @@
  * Every step may be done again: a turn is booked once, sums are absolute. So a failure anywhere is told as one, the agent sends the batch
  * again, and nothing is counted twice. Verifying the sender is not done here.
  */
+
 import { type UsageRecord, usageBatchSchema } from "@lockgate/shared-types";
 import type { KeyGuardRpc } from "../admit/key-guard-types.ts";
 import { boundedParallel } from "../bounded-parallel.ts";
+import { causeOf } from "../cause-of.ts";
 import { issueText } from "../issue-text.ts";
 import { count } from "../metrics/count.ts";
 import { bookingStatements, monthSumSchema } from "./book-turns.ts";
@@ -57,8 +59,6 @@ const readBatch = (bytes: Uint8Array, agentName: string): Batch => {
   }
   return { ok: true, records };
 };
-
-const causeOf = (error: unknown): string => (error instanceof Error ? error.message : "unknown");
 
 /** Books the batch in `bytes`. When it resolves with "booked", ledger and limits have it durably. Never rejects. */
 export const takeUsage = async (
