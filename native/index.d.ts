@@ -131,7 +131,8 @@ export interface DecoderOptions {
   /** Largest number of prompt tokens in one step, 1..contextTokens; between steps every slot that decodes gets its token. Default 256, or contextTokens if that is less. */
   readonly prefillChunkTokens?: number;
   /**
-   * Everything that happened since the last call, in order. Called on the JavaScript thread. Events of one turn are
+   * Everything that happened since the last call, in order. Called on the JavaScript thread: at once, but for tokens that follow others
+   * within a millisecond, which come together. Events of one turn are
    * `resume? prefill* token* done`, or end in one `error` instead of `done`; `done` or `error` comes exactly once and last. A slot
    * is idle when its `done` or `error` is delivered, so the next turn may start inside the call. An exception thrown here becomes
    * an uncaught exception; the decoder goes on.

@@ -15,6 +15,7 @@ import { createApp } from "./http/app.ts";
 import { answerBadRequests, malformedRequest } from "./http/bad-requests.ts";
 import { listen } from "./http/listen.ts";
 import { watchUntouchedConnections } from "./http/untouched-connections.ts";
+import { warmUp } from "./http/warm-up.ts";
 import { LiveConfig } from "./live-config.ts";
 import type { Log } from "./log.ts";
 import { AgentMetrics } from "./metrics/agent-metrics.ts";
@@ -164,6 +165,7 @@ export const serve = async (
       metricsUrl = opened.url;
       closeMetricsPort = opened.close;
     }
+    await warmUp(model);
     const url = await listen(server, config.host, config.port);
     const ended = await Promise.race([
       Promise.all(pool.replicas.map((replica) => replica.firstReady)).then(() => "ready" as const),

@@ -15,6 +15,8 @@ namespace {
 constexpr int32_t MAX_UBATCH_TOKENS = 512;
 /** llama.cpp rounds a sequence's cells up to this. */
 constexpr int32_t CELL_ROUNDING = 256;
+/** Longest time that a token waits for another one before JavaScript is woken for it. */
+constexpr auto GATHER_TIME = std::chrono::microseconds(1000);
 
 llama_context * make_context(const LoadedModel & model, const DecoderConfig & config) {
     if (llama_model_has_encoder(model.get()) || !llama_model_has_decoder(model.get())) {
@@ -88,7 +90,8 @@ std::vector<Event> Decoder::take_events() {
     return std::exchange(events_, {});
 }
 
-void Decoder::loop(const std::function<void()> & wake) {
+void Decoder::loop(std::function<void()> wake) {
+    wake_ = std::move(wake);
     std::vector<Command> commands;
     bool                 open = true;
     while (open) {
@@ -107,14 +110,16 @@ void Decoder::loop(const std::function<void()> & wake) {
         if (open && any_turn()) {
             step();
         }
-        publish(wake);
+        if (!can_gather()) {
+            publish();
+        }
     }
     for (int32_t slot = 0; slot < config_.slots; slot++) {
         if (slots_[static_cast<size_t>(slot)].phase() != Phase::idle) {
             end_turn(slot, Finish::cancel);
         }
     }
-    publish(wake);
+    publish();
     batch_.reset();
     context_.reset();
     model_.reset();
@@ -166,6 +171,9 @@ void Decoder::step() {
         next_prefill_slot_ = (plan.prefill_slot + 1) % config_.slots;
     }
     const std::vector<Share> shares = fill_batch(plan);
+    if (plan.prefill_slot >= 0) {
+        publish();  // a step that reads prompt may take long: nothing waits for its end
+    }
     try {
         const LogCapture capture;
         const int32_t    result = llama_decode(context_.get(), batch_->get());
@@ -257,20 +265,31 @@ void Decoder::clear_cache(int32_t slot_id) {
 }
 
 void Decoder::emit(int32_t slot, int64_t turn, decltype(Event::body) body) {
-    step_events_.push_back(Event{turn, slot, std::move(body)});
+    unpublished_.push_back(Event{turn, slot, std::move(body)});
 }
 
-/** Hands over the step's events with one wake. */
-void Decoder::publish(const std::function<void()> & wake) {
-    if (step_events_.empty()) {
+/**
+ * Whether what was emitted can go with a later step's: tokens that follow others within GATHER_TIME. Waking JavaScript costs
+ * about as much as a small model's step, on the decoder's own core where the kernel runs it there.
+ */
+bool Decoder::can_gather() const {
+    return Clock::now() - published_at_ < GATHER_TIME &&
+           std::all_of(unpublished_.begin(), unpublished_.end(),
+                       [](const Event & event) { return std::holds_alternative<TokenEvent>(event.body); });
+}
+
+/** Hands over what was emitted with one wake. */
+void Decoder::publish() {
+    if (unpublished_.empty()) {
         return;
     }
     {
         const std::lock_guard<std::mutex> lock(mutex_);
-        std::move(step_events_.begin(), step_events_.end(), std::back_inserter(events_));
+        std::move(unpublished_.begin(), unpublished_.end(), std::back_inserter(events_));
     }
-    step_events_.clear();
-    wake();
+    unpublished_.clear();
+    published_at_ = Clock::now();
+    wake_();
 }
 
 }  // namespace lockgate

@@ -46,10 +46,11 @@ class Decoder {
     std::vector<Event> take_events();
 
     /**
-     * The thread's body; calls `wake` when there are events to take. The KV cache and this decoder's share of the model
-     * are freed when it returns.
+     * The thread's body; calls `wake` when there are events to take: at once, but for tokens that follow others within a
+     * millisecond, which are handed over together. The KV cache and this decoder's share of the model are freed when it
+     * returns.
      */
-    void loop(const std::function<void()> & wake);
+    void loop(std::function<void()> wake);
 
   private:
     struct StopCommand {
@@ -75,7 +76,8 @@ class Decoder {
     void               fail(const std::vector<Share> & shares, ErrorCode code, const std::string & message);
     void               clear_cache(int32_t slot);
     void               emit(int32_t slot, int64_t turn, decltype(Event::body) body);
-    void               publish(const std::function<void()> & wake);
+    bool               can_gather() const;
+    void               publish();
 
     struct FreeContext {
         void operator()(llama_context * context) const { llama_free(context); }
@@ -87,7 +89,9 @@ class Decoder {
     std::unique_ptr<Batch>                      batch_;
     std::vector<Slot>                           slots_;
     int32_t                                     next_prefill_slot_ = 0;
-    std::vector<Event>                          step_events_;  // not yet published
+    std::vector<Event>                          unpublished_;
+    Clock::time_point                           published_at_;
+    std::function<void()>                       wake_;
 
     std::mutex              mutex_;
     std::condition_variable work_;

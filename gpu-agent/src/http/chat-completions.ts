@@ -58,7 +58,9 @@ export const chatCompletions = async (c: Context<AgentEnv>, services: AgentServi
 
   // The one signal from the client's socket to the native decode.
   const abort = new AbortController();
-  outgoing.on("close", () => abort.abort());
+  outgoing.on("close", () => {
+    if (!outgoing.writableFinished) abort.abort(); // an abort of what is over would still make its exception
+  });
 
   const meter = services.metrics.request(startedMs);
   let ticket: Ticket;
