@@ -102,9 +102,11 @@ export const serve = async (
   let atOnce = false;
   let dispatch = () => {};
   const metrics = new AgentMetrics(config.replicas);
-  const { pool, stderrOf } = startReplicas(config, placement.devices, gpus, composition, log, metrics, () =>
-    dispatch(),
-  );
+  const { pool, stderrOf } = startReplicas(config, placement.devices, gpus, composition, log, metrics, {
+    onChange: () => dispatch(),
+    // An edge that has last heard of an agent that starts sends it nothing, and one that has not heard of a loss still does.
+    onState: () => usage.beatNow(),
+  });
   const pace = new Pace();
   const queue = new AdmissionQueue({ pool, clock: systemClock, pace, maxWaiting: config.maxWaitingTurns });
   dispatch = () => queue.dispatch();
@@ -226,8 +228,12 @@ const startReplicas = (
   composition: ServeComposition,
   log: Log,
   metrics: AgentMetrics,
-  /** A slot is free, or a replica came or went: who waits may go now. */
-  onChange: () => void,
+  heard: {
+    /** A slot is free, or a replica came or went: who waits may go now. */
+    readonly onChange: () => void;
+    /** A replica came or went. */
+    readonly onState: () => void;
+  },
 ): { pool: ReplicaPool; stderrOf: (index: number) => readonly string[] } => {
   const readText = (path: string) => readFileSync(path, "utf8");
   const cpus = readAllowedCpus(readText);
@@ -245,7 +251,7 @@ const startReplicas = (
       handOver: (slot, hasSuccessor) => {
         const leases = replica.engine?.leases;
         const freeBefore = leases?.free ?? 0;
-        onChange();
+        heard.onChange();
         return armed?.(slot, hasSuccessor || (leases?.free ?? 0) < freeBefore);
       },
       onCacheLost: (lost) => pool.index.forget(lost),
@@ -255,7 +261,8 @@ const startReplicas = (
         const next = healAtMs === undefined ? {} : { next_heal: new Date(healAtMs).toISOString() };
         log(isBad ? "warn" : "info", "replica_state", { replica: index, state, reason, ...next });
         metrics.replicaChanged(index, state);
-        onChange();
+        heard.onChange();
+        heard.onState();
       },
       spawn: (composition.wrapSpawn ?? asItIs)(
         spawnEngineProcess({
