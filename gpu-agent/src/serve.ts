@@ -101,7 +101,7 @@ export const serve = async (
   let draining = false;
   let atOnce = false;
   let dispatch = () => {};
-  const metrics = new AgentMetrics(config.replicas);
+  const metrics = new AgentMetrics(config.replicas, model.name);
   const { pool, stderrOf } = startReplicas(config, placement.devices, gpus, composition, log, metrics, {
     onChange: () => dispatch(),
     // An edge that has last heard of an agent that starts sends it nothing, and one that has not heard of a loss still does.

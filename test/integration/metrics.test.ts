@@ -104,6 +104,12 @@ test.serial("token counters, latencies and outcomes are those of the wire log", 
   );
   t.is(added("vllm:time_to_first_token_seconds_count"), 3);
   t.is(added("vllm:e2e_request_latency_seconds_count"), 3);
+  const model = JSON.parse(await agent.firstLine).model as string;
+  const chat = { gen_ai_operation_name: "chat", gen_ai_provider_name: "lockgate", gen_ai_request_model: model };
+  for (const name of ["request_duration", "time_to_first_token", "time_per_output_token"]) {
+    const family = `gen_ai_server_${name}_seconds_count`;
+    t.is(after.value(family, chat) - before.value(family, chat), 3, family);
+  }
   t.is(added("lockgate:lock_wait_seconds_count"), 3);
   t.is(added("lockgate:drain_seconds_count"), 0);
   const decodeS = sum(({ done }) => done?.decodeMs ?? Number.NaN) / 1_000;
@@ -192,7 +198,8 @@ test.serial(
     await agent.chat({ ...question("label canary"), model: "label-canary", user: "label-canary" });
     await fetch(`${agent.url}/v1/label-canary`, { headers: { authorization: `Bearer ${agent.localKey}` } });
     const { series } = await scrape();
-    const allowed = new Set(["replica", "le", "state", "finished_reason", "code", "route", "status"]);
+    const genAi = ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "error_type"];
+    const allowed = new Set(["replica", "le", "state", "finished_reason", "code", "route", "status", ...genAi]);
     for (const { name, labels } of series) {
       for (const [key, value] of Object.entries(labels)) {
         t.true(allowed.has(key), `${name} has ${key}`);

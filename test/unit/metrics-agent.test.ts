@@ -9,7 +9,7 @@ const R1 = { replica: "1" };
 
 const watched = async (replicas: number) => {
   const fleet = await startFleet(replicas);
-  const metrics = new AgentMetrics(replicas);
+  const metrics = new AgentMetrics(replicas, "m");
   let queued = 0;
   metrics.watch({ replicas: fleet.pool.replicas, queued: () => queued });
   return {
@@ -53,8 +53,13 @@ test("every family of the contract is there from the first scrape, with a replic
     if (name === "vllm:request_success_total" || name.startsWith("lockgate:usage_")) continue;
     for (const replica of ["0", "1"]) t.is(value(type === "histogram" ? `${name}_count` : name, { replica }), 0, name);
   }
+  const common = { gen_ai_operation_name: "chat", gen_ai_provider_name: "lockgate", gen_ai_request_model: "m" };
+  for (const name of ["request_duration", "time_to_first_token", "time_per_output_token"]) {
+    t.is(types.get(`gen_ai_server_${name}_seconds`), "histogram", name);
+    t.is(value(`gen_ai_server_${name}_seconds_count`, common), 0, name);
+  }
   const names = new Set(series.flatMap(({ labels }) => Object.keys(labels)));
-  t.deepEqual([...names].toSorted(), ["le", "replica", "state"]);
+  t.deepEqual([...names].toSorted(), [...Object.keys(common), "le", "replica", "state"]);
 });
 
 test("running, waiting and the KV cache are read as they are: one runs, two wait, the held tokens over all slots", async (t) => {
@@ -128,7 +133,7 @@ test("answers are counted by route and status", async (t) => {
 });
 
 test("usage records: the backlog as it is, rejected ones once each, failed deliveries by code", async (t) => {
-  const metrics = new AgentMetrics(1);
+  const metrics = new AgentMetrics(1, "m");
   let figures: { backlog: number; rejected: number; deliveryError: string | null } | undefined;
   metrics.watch({ replicas: [], usage: () => figures });
   const scrape = async () => parseScrape(await metrics.text());
@@ -151,6 +156,6 @@ test("usage records: the backlog as it is, rejected ones once each, failed deliv
 });
 
 test("a scrape before the replicas are there works", async (t) => {
-  t.notThrows(() => new AgentMetrics(1).replicaChanged(0, "starting"));
-  t.is(parseScrape(await new AgentMetrics(1).text()).value("lockgate:replica_heals_total", R0), 0);
+  t.notThrows(() => new AgentMetrics(1, "m").replicaChanged(0, "starting"));
+  t.is(parseScrape(await new AgentMetrics(1, "m").text()).value("lockgate:replica_heals_total", R0), 0);
 });

@@ -9,6 +9,7 @@ import { doneLine, promiseJobs, requestOf, startFleet } from "../helpers/fake-en
 import { parseScrape } from "../helpers/prometheus.ts";
 
 const R0 = { replica: "0" };
+const CHAT = { gen_ai_operation_name: "chat", gen_ai_provider_name: "lockgate", gen_ai_request_model: "m" };
 const PROMPT_TOKENS = 6;
 const nowhere: TurnSink = { text: () => {}, flush: () => undefined };
 
@@ -18,7 +19,7 @@ const setUp = async (replicas = 1) => {
   const registry = new Registry();
   const heldTokens = Array.from({ length: replicas }, () => 0);
   const clock = { ms: 1_000 };
-  const instruments = createInstruments(registry, replicas);
+  const instruments = createInstruments(registry, replicas, "m");
   const meter = meterRequest(instruments, heldTokens, 1_000, () => clock.ms);
   const open = meter.open(openOwnedTurn);
   const abort = new AbortController();
@@ -92,6 +93,10 @@ test("a turn to its end: each figure once, from its own DONE, and everything pas
   t.is(value("vllm:inter_token_latency_seconds_bucket", { ...R0, le: "0.0005" }), 1);
   t.is(value("vllm:e2e_request_latency_seconds_sum", R0), 0.6);
   t.is(value("vllm:request_success_total", { ...R0, finished_reason: "stop" }), 1);
+  t.is(value("gen_ai_server_request_duration_seconds_sum", CHAT), 0.6);
+  t.is(value("gen_ai_server_time_to_first_token_seconds_sum", CHAT), 0.2);
+  const perToken = value("gen_ai_server_time_per_output_token_seconds_sum", CHAT);
+  t.is(perToken, (0.6 - 0.2) / 2, "two tokens after the first in 0.4 s");
   t.is(value("lockgate:lock_wait_seconds_count", R0), 1);
   t.is(value("lockgate:drain_seconds_count", R0), 0, "a turn that ends by itself has no drain");
   t.is(value("lockgate:poisoned_turns_total", R0), 0);
@@ -168,7 +173,7 @@ const setUpOn = async (fleet: Awaited<ReturnType<typeof startFleet>>) => {
   const clock = { ms: 0 };
   const abort = new AbortController();
   const request = requestOf(PROMPT_TOKENS);
-  const meter = meterRequest(createInstruments(registry, 1), heldTokens, 0, () => clock.ms);
+  const meter = meterRequest(createInstruments(registry, 1, "m"), heldTokens, 0, () => clock.ms);
   const turn = meter.open(openOwnedTurn)(fleet.pool.admit(request, abort.signal), request, abort.signal);
   return { clock, abort, turn, heldTokens, figures: async () => parseScrape(await registry.metrics()) };
 };
@@ -220,4 +225,9 @@ test("failures are counted by code; a request that no replica took belongs to no
   t.is(value("lockgate:request_failures_total", { replica: "none", code: "overloaded" }), 1);
   t.is(value("lockgate:cancelled_turns_total", { replica: "none" }), 1);
   t.is(value("lockgate:cancelled_turns_total", R0), 0);
+  const duration = "gen_ai_server_request_duration_seconds_count";
+  t.is(value(duration, { ...CHAT, error_type: "overloaded" }), 1);
+  t.is(value(duration, { ...CHAT, error_type: "client_gone" }), 1);
+  t.is(value(duration, CHAT), 0, "none of them finished");
+  t.is(value("gen_ai_server_time_to_first_token_seconds_count", CHAT), 0);
 });

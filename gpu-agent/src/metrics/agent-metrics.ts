@@ -31,9 +31,10 @@ export class AgentMetrics {
   readonly #seenDropped = new WeakMap<Engine, number>();
   #source: MetricsSource = { replicas: [] };
 
-  constructor(replicas: number) {
+  /** For so many replicas of this model. */
+  constructor(replicas: number, model: string) {
     this.contentType = this.#registry.contentType;
-    this.#instruments = createInstruments(this.#registry, replicas);
+    this.#instruments = createInstruments(this.#registry, replicas, model);
     this.#heldTokens = Array.from({ length: replicas }, () => 0);
     this.#shownStates = Array.from({ length: replicas });
     this.#seenHeals = Array.from({ length: replicas }, () => 0);

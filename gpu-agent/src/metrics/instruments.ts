@@ -6,6 +6,7 @@
  */
 // prom-client: the text format and its escaping, and the fastest observe that was measured (0.15 µs); no other code of its size is used.
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
+import { createGenAiMetrics } from "./gen-ai-metrics.ts";
 
 interface Described {
   readonly name: string;
@@ -128,8 +129,8 @@ export const NO_REPLICA = "none";
 const mapValues = <K extends string, V, W>(values: Readonly<Record<K, V>>, make: (value: V) => W): Record<K, W> =>
   Object.fromEntries(Object.entries<V>(values).map(([key, value]) => [key, make(value)])) as Record<K, W>;
 
-/** Makes all instruments in a registry of their own; `replicas` of them say 0 from the first scrape on. */
-export const createInstruments = (registry: Registry, replicas: number) => {
+/** Makes all instruments in a registry of their own; `replicas` of them say 0 from the first scrape on. `model` is the one that is served. */
+export const createInstruments = (registry: Registry, replicas: number, model: string) => {
   const registers = [registry];
   const gauge = <L extends string>(described: Described, labelNames: readonly L[]) =>
     new Gauge<L>({ ...described, labelNames: [...labelNames], registers });
@@ -163,6 +164,7 @@ export const createInstruments = (registry: Registry, replicas: number) => {
     usageBacklog: gauge(others.usageBacklog, []),
     usageRejected: counter(others.usageRejected, []),
     usageFailures: counter(others.usageFailures, ["code"]),
+    genAi: createGenAiMetrics(registry, model),
   };
 };
 

@@ -32,6 +32,9 @@ export const meterRequest = (
 ): RequestMeter => {
   let waitingSinceMs = now();
   let current: ReplicaInstruments | undefined;
+  /** Seconds since the arrival. */
+  const elapsed = () => (now() - startedMs) / 1_000;
+  let firstText: number | undefined;
 
   const measure = (inner: OpenTurn, admission: Admission, request: EngineRequest, signal: AbortSignal): OwnedTurn => {
     const { index } = admission.replica;
@@ -119,18 +122,21 @@ export const meterRequest = (
 
   return {
     open: (inner) => (admission, request, signal) => measure(inner, admission, request, signal),
-    sink: (inner) => {
-      let silent = true;
-      return {
-        text: (piece) => {
-          if (silent) current?.timeToFirstToken.observe((now() - startedMs) / 1_000);
-          silent = false;
-          inner.text(piece);
-        },
-        flush: () => inner.flush(),
-      };
+    sink: (inner) => ({
+      text: (piece) => {
+        if (firstText === undefined) {
+          firstText = elapsed();
+          current?.timeToFirstToken.observe(firstText);
+        }
+        inner.text(piece);
+      },
+      flush: () => inner.flush(),
+    }),
+    ended: (outcome) => {
+      const end = elapsed();
+      countOutcome(instruments, outcome, end);
+      instruments.genAi.ended(outcome, { firstText, end });
     },
-    ended: (outcome) => countOutcome(instruments, outcome, (now() - startedMs) / 1_000),
   };
 };
 
