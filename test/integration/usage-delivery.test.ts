@@ -319,6 +319,20 @@ test.serial("heartbeats are signed and tell state, models, replicas, slots, load
   t.deepEqual(edge.refusals, []);
 });
 
+test.serial("a replica that comes or goes is told at once, however long the pause between heartbeats", async (t) => {
+  const { edge } = await setUp(t);
+  const agent = await edge.startAgent(["--heartbeat-interval", "3600", "--heal-cooldown", "0.1"]);
+  await edge.until(() => edge.heartbeats.at(-1)?.state === "ready", "a heartbeat of the first READY");
+  t.is(edge.heartbeats[0]?.state, "starting");
+  const [pid] = agent.pids.replicas;
+  if (pid === undefined) throw new Error("the agent has no replica");
+  const before = edge.heartbeats.length;
+  process.kill(pid, "SIGKILL");
+  await edge.until(() => edge.heartbeats.length > before && edge.heartbeats.at(-1)?.state === "ready", "the heal");
+  t.true(edge.heartbeats.slice(before).some(({ state }) => state !== "ready"));
+  t.is(await agent.stop(), 0);
+});
+
 test.serial(
   "what is not signed, or by another key, is refused: nothing is booked and the agent keeps its records",
   async (t) => {
