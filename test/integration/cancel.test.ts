@@ -1,30 +1,16 @@
 /**
  * A client that goes away stops the GPU, in every state: the real edge, the real agent, the real decoder. Seen in the wire log: STOP and a
  * DONE with finish cancel, or no GEN at all; and the replica serves the next caller.
- *
- * The model is the built-in one with its blocks repeated: slow enough that a state lasts until it was looked at.
  */
 import { connect, type Socket } from "node:net";
 import test, { type ExecutionContext } from "ava";
-import { type AgentUnderTest, atRest, startAgentUnderTest } from "../helpers/agent-process.ts";
-import { makeDeepModel } from "../helpers/deep-model.ts";
-import { type EdgeBeforeAgent, startEdgeBefore } from "../helpers/edge-before-agent.ts";
+import { atRest } from "../helpers/agent-process.ts";
+import { startSlowAgent } from "../helpers/slow-agent.ts";
 
-/** Blocks times this: about 10 to 30 ms a token, several seconds for the long prompt. */
-const DEPTH = 32;
-const deep = makeDeepModel(DEPTH);
-let agent: AgentUnderTest;
-let edge: EdgeBeforeAgent;
-
-test.before(async () => {
-  // One replica, so that a second caller waits.
-  agent = await startAgentUnderTest(["--replicas", "1", "--model", deep.path]);
-  edge = await startEdgeBefore(agent);
-});
+// One replica, so that a second caller waits.
+const { agent, edge, stop } = await startSlowAgent();
 test.after.always(async (t) => {
-  await edge?.stop();
-  t.is(await agent?.stop(), 0);
-  deep.remove();
+  t.is(await stop(), 0);
 });
 
 /** An answer that would go on for half a minute: the end tokens are banned. */

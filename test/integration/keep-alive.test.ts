@@ -2,22 +2,13 @@
 import test from "ava";
 import { createParser } from "eventsource-parser";
 import OpenAI from "openai";
-import { type AgentUnderTest, atRest, startAgentUnderTest } from "../helpers/agent-process.ts";
-import { makeDeepModel } from "../helpers/deep-model.ts";
-import { type EdgeBeforeAgent, startEdgeBefore } from "../helpers/edge-before-agent.ts";
+import { atRest } from "../helpers/agent-process.ts";
+import { startSlowAgent } from "../helpers/slow-agent.ts";
 
-/** Several seconds for the long prompt: longer than two keep-alives are apart. */
-const deep = makeDeepModel(32);
-let agent: AgentUnderTest;
-let edge: EdgeBeforeAgent;
-test.before(async () => {
-  agent = await startAgentUnderTest(["--replicas", "1", "--model", deep.path]);
-  edge = await startEdgeBefore(agent);
-});
+// A long prompt takes several seconds: longer than two keep-alives are apart.
+const { agent, edge, stop } = await startSlowAgent();
 test.after.always(async (t) => {
-  await edge?.stop();
-  t.is(await agent?.stop(), 0);
-  deep.remove();
+  t.is(await stop(), 0);
 });
 
 /** A long prompt of its own: another number at the front, so that nothing of it is in the cache. */
