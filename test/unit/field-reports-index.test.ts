@@ -25,7 +25,7 @@ const numbersIn = (source: string): number[] =>
   [...source.matchAll(/["'`]field report (\d+): /g)].map(([, number]) => Number(number));
 /** Whether a test in this source has the real edge before it. */
 const hasEdge = (source: string): boolean =>
-  /from "\.\.\/helpers\/(edge-worker|edge-before-agent|edge-with-agent|paced-agent)\.ts"/.test(source);
+  /from "\.\.\/helpers\/(edge-worker|edge-before-agent|edge-with-agent|paced-agent|slow-agent)\.ts"/.test(source);
 
 const self = "unit/field-reports-index.test.ts";
 const sources = readdirSync(root, { recursive: true, encoding: "utf8" })
