@@ -105,6 +105,8 @@ export interface Model {
   readonly info: ModelInfo;
   /** Token ids of a text, computed off the JavaScript thread. Rejects, never throws. */
   tokenize(text: string, options?: TokenizeOptions): Promise<Int32Array>;
+  /** The same, on the calling thread: for short texts, which take less time than handing them to another thread. Throws. */
+  tokenizeSync(text: string, options?: TokenizeOptions): Int32Array;
   /** Computed once; later calls give the same object. */
   pieces(): PieceTable;
   /**

@@ -10,6 +10,15 @@ const MAX_SLOTS = 64;
 const MAX_THREADS = 512;
 const KV_TYPES = ["f32", "f16", "bf16", "q8_0", "q4_0"];
 
+const tokenizeRequest = (text, options = {}) => {
+  const { parseSpecial, addSpecial } = objectOf("options", options);
+  return {
+    text: textOf("text", text),
+    parseSpecial: flagOf("parseSpecial", parseSpecial),
+    addSpecial: flagOf("addSpecial", addSpecial),
+  };
+};
+
 class Model {
   #handle;
   #pieces;
@@ -21,13 +30,12 @@ class Model {
     this.info = handle.info();
   }
 
-  async tokenize(text, options = {}) {
-    const { parseSpecial, addSpecial } = objectOf("options", options);
-    return this.#handle.tokenize({
-      text: textOf("text", text),
-      parseSpecial: flagOf("parseSpecial", parseSpecial),
-      addSpecial: flagOf("addSpecial", addSpecial),
-    });
+  async tokenize(text, options) {
+    return this.#handle.tokenize(tokenizeRequest(text, options));
+  }
+
+  tokenizeSync(text, options) {
+    return this.#handle.tokenizeSync(tokenizeRequest(text, options));
   }
 
   pieces() {

@@ -60,11 +60,17 @@ DecoderConfig read_config(const Napi::Value & value, const LoadedModel & model) 
     return config;
 }
 
+TokenizeRequest read_tokenize_request(const Napi::Value & value) {
+    const Args args(value);
+    return {args.text("text"), args.flag("addSpecial"), args.flag("parseSpecial")};
+}
+
 }  // namespace
 
 Napi::Function ModelHandle::define(Napi::Env env) {
     return DefineClass(env, "ModelHandle",
                        {InstanceMethod<&ModelHandle::info>("info"), InstanceMethod<&ModelHandle::tokenize>("tokenize"),
+                        InstanceMethod<&ModelHandle::tokenize_sync>("tokenizeSync"),
                         InstanceMethod<&ModelHandle::pieces>("pieces"),
                         InstanceMethod<&ModelHandle::create_decoder>("createDecoder"),
                         InstanceMethod<&ModelHandle::close>("close")});
@@ -95,9 +101,14 @@ Napi::Value ModelHandle::info(const Napi::CallbackInfo & info) {
 
 Napi::Value ModelHandle::tokenize(const Napi::CallbackInfo & info) {
     return guarded(info.Env(), [&]() -> Napi::Value {
-        const Args args(info[0]);
-        return tokenize_later(info.Env(), open_model(),
-                              {args.text("text"), args.flag("addSpecial"), args.flag("parseSpecial")});
+        return tokenize_later(info.Env(), open_model(), read_tokenize_request(info[0]));
+    });
+}
+
+Napi::Value ModelHandle::tokenize_sync(const Napi::CallbackInfo & info) {
+    return guarded(info.Env(), [&]() -> Napi::Value {
+        const TokenizeRequest request = read_tokenize_request(info[0]);
+        return to_js_tokens(info.Env(), tokenize_now(*open_model(), request));
     });
 }
 

@@ -20,6 +20,7 @@ class ModelHandle : public Napi::ObjectWrap<ModelHandle> {
   private:
     Napi::Value info(const Napi::CallbackInfo & info);
     Napi::Value tokenize(const Napi::CallbackInfo & info);
+    Napi::Value tokenize_sync(const Napi::CallbackInfo & info);
     Napi::Value pieces(const Napi::CallbackInfo & info);
     Napi::Value create_decoder(const Napi::CallbackInfo & info);
     Napi::Value close(const Napi::CallbackInfo & info);

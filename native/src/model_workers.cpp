@@ -106,15 +106,11 @@ class Tokenize : public PoolWork {
 
   protected:
     void work() override {
-        tokens_ = tokenize(model_->vocab(), request_.text, request_.add_special, request_.parse_special);
+        tokens_ = tokenize_now(*model_, request_);
         // The last share of a closed model is dropped here, off the JavaScript thread.
         model_.reset();
     }
-    Napi::Value result() override {
-        auto tokens = Napi::Int32Array::New(Env(), tokens_.size());
-        std::copy(tokens_.begin(), tokens_.end(), tokens.Data());
-        return tokens;
-    }
+    Napi::Value result() override { return to_js_tokens(Env(), tokens_); }
 
   private:
     std::shared_ptr<LoadedModel> model_;
@@ -146,6 +142,16 @@ Napi::Object load_later(Napi::Env env, LoadRequest request, Napi::Function on_pr
                      .on_wake      = [load](Napi::Env, Napi::Function f) { load->report(f); },
                      .on_exit      = [load](Napi::Env e) { load->settle(e); }});
     return task;
+}
+
+std::vector<llama_token> tokenize_now(const LoadedModel & model, const TokenizeRequest & request) {
+    return tokenize(model.vocab(), request.text, request.add_special, request.parse_special);
+}
+
+Napi::Int32Array to_js_tokens(Napi::Env env, const std::vector<llama_token> & tokens) {
+    auto array = Napi::Int32Array::New(env, tokens.size());
+    std::copy(tokens.begin(), tokens.end(), array.Data());
+    return array;
 }
 
 Napi::Promise tokenize_later(Napi::Env env, std::shared_ptr<LoadedModel> model, TokenizeRequest request) {

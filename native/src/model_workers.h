@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace lockgate {
 
@@ -22,6 +23,11 @@ struct TokenizeRequest {
     bool        add_special;
     bool        parse_special;
 };
+
+std::vector<llama_token> tokenize_now(const LoadedModel & model, const TokenizeRequest & request);
+
+/** As an Int32Array. */
+Napi::Int32Array to_js_tokens(Napi::Env env, const std::vector<llama_token> & tokens);
 
 /** Resolves to an Int32Array. */
 Napi::Promise tokenize_later(Napi::Env env, std::shared_ptr<LoadedModel> model, TokenizeRequest request);

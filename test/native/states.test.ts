@@ -12,6 +12,7 @@ test("a model's operations by state", async (t) => {
   const vocabOnly = await native.loadModel({ path: MODEL_PATH, vocabOnly: true });
   const operations = {
     tokenize: (model: native.Model) => model.tokenize("hello"),
+    tokenizeSync: (model: native.Model) => model.tokenizeSync("hello"),
     pieces: (model: native.Model) => model.pieces(),
     info: (model: native.Model) => model.info.vocabSize,
     createDecoder: (model: native.Model) => model.createDecoder({ onEvents: () => {} }).close(),
@@ -27,6 +28,7 @@ test("a model's operations by state", async (t) => {
   t.deepEqual(seen, {
     //              open       vocabulary only         closed
     tokenize: ["allowed", "allowed", "ERR_CLOSED"],
+    tokenizeSync: ["allowed", "allowed", "ERR_CLOSED"],
     pieces: ["allowed", "allowed", "ERR_CLOSED"],
     info: ["allowed", "allowed", "allowed"],
     createDecoder: ["allowed", "ERR_INVALID_ARGUMENT", "ERR_CLOSED"],
@@ -149,6 +151,7 @@ test("every wrong argument is refused with a message that names it", async (t) =
     ["prefillChunkTokens", decoder({ contextTokens: 64, prefillChunkTokens: 65 })],
     ["onEvents", decoder({ onEvents: null })],
     ["text", () => model.tokenize(5 as unknown as string)],
+    ["text", () => model.tokenizeSync(5 as unknown as string)],
     ["path", () => loose.loadModel({})],
     ["options", () => loose.loadModel()],
     ["devices", () => loose.loadModel({ path: MODEL_PATH, devices: [] })],
@@ -172,6 +175,7 @@ test("tokenize gives what pieces give back, whatever the text", async (t) => {
     const { offsets, bytes } = model.pieces();
     const back = Buffer.concat([...tokens].map((token) => bytes.subarray(offsets[token], offsets[token + 1])));
     t.is(back.toString(), text);
+    t.deepEqual(model.tokenizeSync(text), tokens);
   }
   t.deepEqual([...(await model.tokenize("<|im_end|>", { parseSpecial: true }))], [1023]);
   const { offsets } = model.pieces();
