@@ -10,7 +10,7 @@ if (!existsSync(source)) await import(new URL("../dist/cli.js", import.meta.url)
 else if (process.features.typescript) await import(source);
 else {
   process.stderr.write(
-    `gpu-agent: Node ${process.versions.node} cannot run a checkout's TypeScript; \`npx gpu-agent\` there takes the Node that npm ci brought\n`,
+    `gpu-agent: Node ${process.versions.node} cannot run a checkout's TypeScript, Node 24 can; \`npx gpu-agent\` there takes the one that npm ci brought\n`,
   );
   process.exitCode = UNAVAILABLE;
 }

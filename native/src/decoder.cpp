@@ -15,7 +15,7 @@ namespace {
 constexpr int32_t MAX_UBATCH_TOKENS = 512;
 /** llama.cpp rounds a sequence's cells up to this. */
 constexpr int32_t CELL_ROUNDING = 256;
-/** Longest time that a token waits for another one before JavaScript is woken for it. */
+/** A token waits so long for others, and for the end of the step under way then, before JavaScript is woken for it. */
 constexpr auto GATHER_TIME = std::chrono::microseconds(1000);
 
 llama_context * make_context(const LoadedModel & model, const DecoderConfig & config) {

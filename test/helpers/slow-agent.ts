@@ -18,16 +18,21 @@ export interface SlowAgent {
 
 export const startSlowAgent = async (): Promise<SlowAgent> => {
   const deep = makeDeepModel(DEPTH);
-  const agent = await startAgentUnderTest(["--replicas", "1", "--model", deep.path]);
-  const edge = await startEdgeBefore(agent);
-  return {
-    agent,
-    edge,
-    stop: async () => {
-      await edge.stop();
-      const code = await agent.stop();
-      deep.remove();
-      return code;
-    },
+  const started: { agent?: AgentUnderTest; edge?: EdgeBeforeAgent } = {};
+  const stop = async (): Promise<number | null> => {
+    await started.edge?.stop();
+    const code = (await started.agent?.stop()) ?? null;
+    deep.remove();
+    return code;
   };
+  try {
+    const agent = await startAgentUnderTest(["--replicas", "1", "--model", deep.path]);
+    started.agent = agent;
+    const edge = await startEdgeBefore(agent);
+    started.edge = edge;
+    return { agent, edge, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
 };

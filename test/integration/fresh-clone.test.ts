@@ -19,9 +19,7 @@ process.once("disconnect", () => process.exit(1));
 const root = fileURLToPath(new URL("../../", import.meta.url));
 /** Without what this run's own npm and its private Node have put in front, and the cache that the tests share. */
 const cleanEnvironment = (): NodeJS.ProcessEnv => ({
-  ...Object.fromEntries(
-    Object.entries(process.env).filter(([name]) => !name.startsWith("npm_") && name !== "NODE_COMPILE_CACHE"),
-  ),
+  ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_|^NODE_COMPILE_CACHE$/.test(name))),
   PATH: (process.env.PATH ?? "")
     .split(":")
     .filter((entry) => !entry.includes("node_modules"))

@@ -26,6 +26,13 @@ test.after.always(async (t) => {
   deep.remove();
 });
 
+/** Labels that all of OpenTelemetry's families have. */
+const chatLabels = async () => ({
+  gen_ai_operation_name: "chat",
+  gen_ai_provider_name: "lockgate",
+  gen_ai_request_model: (JSON.parse(await agent.firstLine) as { model: string }).model,
+});
+
 const scrape = async (): Promise<Scrape> => parseScrape(await (await fetch(openUrl)).text());
 /** Of both replicas together. */
 const both = ({ value }: Scrape, name: string): number => value(name, { replica: "0" }) + value(name, { replica: "1" });
@@ -104,8 +111,7 @@ test.serial("token counters, latencies and outcomes are those of the wire log", 
   );
   t.is(added("vllm:time_to_first_token_seconds_count"), 3);
   t.is(added("vllm:e2e_request_latency_seconds_count"), 3);
-  const model = JSON.parse(await agent.firstLine).model as string;
-  const chat = { gen_ai_operation_name: "chat", gen_ai_provider_name: "lockgate", gen_ai_request_model: model };
+  const chat = await chatLabels();
   for (const name of ["request_duration", "time_to_first_token", "time_per_output_token"]) {
     const family = `gen_ai_server_${name}_seconds_count`;
     t.is(after.value(family, chat) - before.value(family, chat), 3, family);
@@ -146,6 +152,20 @@ test.serial(
       const usage = busy.value("vllm:kv_cache_usage_perc", { replica });
       t.true(usage > 0 && usage < 1, `replica ${replica}: ${usage}`);
     }
+    const late = await fetch(`${agent.url}/v1/chat/completions`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${agent.localKey}`,
+        "content-type": "application/json",
+        "x-stainless-timeout": "0.05",
+      },
+      body: JSON.stringify(question("x")),
+    });
+    t.is(late.status, 408);
+    const told = await scrape();
+    t.is(told.value("lockgate:request_failures_total", { replica: "none", code: "deadline_exceeded" }), 1);
+    const error_type = "deadline_exceeded";
+    t.is(told.value("gen_ai_server_request_duration_seconds_count", { ...(await chatLabels()), error_type }), 1);
     await Promise.race(callers);
     // First the one that waits: it would begin, and be drained too, in the place of one that leaves before it.
     abortWaiting.abort();

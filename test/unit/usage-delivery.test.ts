@@ -323,3 +323,45 @@ test("a heartbeat goes out after each interval and when asked for, one at a time
   await clock.advance(5_000);
   t.is(sent, 7);
 });
+
+test("a sender that finishes sends what was asked for behind the heartbeat in flight, and gives up what is not answered in time", async (t) => {
+  for (const answered of [true, false]) {
+    const clock = new ManualClock();
+    const answers: PromiseWithResolvers<number>[] = [];
+    const sender = new HeartbeatSender({
+      beat,
+      intervalMs: 1_000,
+      clock,
+      log: () => {},
+      post: (_path, _json, signal) => {
+        const answer = Promise.withResolvers<number>();
+        signal.addEventListener("abort", () => answer.reject(signal.reason));
+        answers.push(answer);
+        return answer.promise;
+      },
+    });
+    sender.start();
+    await promiseJobs();
+    sender.hurry();
+    let finished = false;
+    const finishing = sender.finish(500).then(() => {
+      finished = true;
+    });
+    if (answered) {
+      for (const number of [0, 1]) {
+        t.is(answers.length, number + 1);
+        t.false(finished);
+        answers[number]?.resolve(204);
+        await promiseJobs();
+      }
+    } else {
+      await clock.advance(499);
+      t.false(finished);
+      await clock.advance(1);
+    }
+    await finishing;
+    await clock.advance(5_000);
+    t.is(answers.length, answered ? 2 : 1);
+    t.is(clock.pending, 0, "no timer is left");
+  }
+});

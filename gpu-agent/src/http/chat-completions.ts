@@ -11,6 +11,7 @@ import type { RequestMeter } from "../metrics/request-meter.ts";
 import { QueueFull, ReplicaError } from "../replicas/errors.ts";
 import { DeadlineExceeded, type Ticket } from "../turn/admission-queue.ts";
 import {
+  NOWHERE,
   runQueuedTurn,
   type TurnContext,
   type TurnOutcome,
@@ -69,7 +70,9 @@ export const chatCompletions = async (c: Context<AgentEnv>, services: AgentServi
   } catch (error) {
     if (!(error instanceof ReplicaError)) throw error;
     log("warn", "turn_refused", { code: error.code, detail: error.message });
-    return refuse({ ...refusalOf(error), ...retryAfter(services.queue.retryAfterMs()) });
+    const refusal = refusalOf(error);
+    meter.ended({ ...NOWHERE, kind: "failed", ...refusal, detail: error.message });
+    return refuse({ ...refusal, ...retryAfter(services.queue.retryAfterMs()) });
   }
 
   const answer: ResponseIdentity = {

@@ -7,15 +7,16 @@
 import { Histogram, type Registry } from "prom-client";
 import type { TurnOutcome } from "../turn/run-turn.ts";
 
-/** How a request went, seconds since its arrival. */
-export interface RequestTimes {
-  readonly firstText: number | undefined;
+/** How a request went; times in seconds since its arrival. */
+export interface RequestCourse {
+  /** When its first text was there, and how many tokens had been read for that; undefined where there was none. */
+  readonly firstText: { readonly at: number; readonly tokens: number } | undefined;
   readonly end: number;
 }
 
 export interface GenAiMetrics {
   /** A request ended so; once. */
-  ended(outcome: TurnOutcome, times: RequestTimes): void;
+  ended(outcome: TurnOutcome, course: RequestCourse): void;
 }
 
 /** No well-known value of gen_ai.provider.name is us, and the conventions leave it to us then. */
@@ -54,7 +55,7 @@ export const createGenAiMetrics = (registry: Registry, model: string): GenAiMetr
   });
   const perToken = new Histogram({
     name: "gen_ai_server_time_per_output_token_seconds",
-    help: "Mean time of each token after the first, of requests that finished with more than one.",
+    help: "Mean time of each token behind those of the first text, of requests that finished with further ones.",
     buckets: perTokenBuckets,
     labelNames: commonLabels,
     registers,
@@ -65,9 +66,9 @@ export const createGenAiMetrics = (registry: Registry, model: string): GenAiMetr
       const error = errorOf(outcome);
       duration.observe(error === undefined ? common : { ...common, error_type: error }, end);
       if (error !== undefined || firstText === undefined) return;
-      firstToken.observe(common, firstText);
-      const more = outcome.completionTokens - 1;
-      if (more > 0) perToken.observe(common, (end - firstText) / more);
+      firstToken.observe(common, firstText.at);
+      const more = outcome.completionTokens - firstText.tokens;
+      if (more > 0) perToken.observe(common, (end - firstText.at) / more);
     },
   };
 };

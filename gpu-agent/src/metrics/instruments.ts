@@ -99,7 +99,10 @@ const others = {
     name: "vllm:request_success_total",
     help: "Requests that ended as asked (stop, length) or by their client (abort).",
   },
-  failures: { name: "lockgate:request_failures_total", help: "Turns that failed, by the code that the client read." },
+  failures: {
+    name: "lockgate:request_failures_total",
+    help: "Requests that failed, those that the queue refused among them, by the code that the client read.",
+  },
   state: { name: "lockgate:replica_state", help: "1 for the state that the replica is in." },
   responses: {
     name: "lockgate:http_responses_total",

@@ -9,6 +9,7 @@ import type { OpenTurn, OwnedTurn } from "../replicas/owned-turn.ts";
 import type { Admission } from "../replicas/pool.ts";
 import type { EngineRequest } from "../replicas/wire.ts";
 import type { TurnOutcome, TurnSink } from "../turn/run-turn.ts";
+import type { RequestCourse } from "./gen-ai-metrics.ts";
 import { type Instruments, NO_REPLICA, type ReplicaInstruments } from "./instruments.ts";
 
 export interface RequestMeter {
@@ -34,7 +35,9 @@ export const meterRequest = (
   let current: ReplicaInstruments | undefined;
   /** Seconds since the arrival. */
   const elapsed = () => (now() - startedMs) / 1_000;
-  let firstText: number | undefined;
+  /** Tokens of the turn that runs; a turn that moves has none yet. */
+  let readTokens = 0;
+  let firstText: RequestCourse["firstText"];
 
   const measure = (inner: OpenTurn, admission: Admission, request: EngineRequest, signal: AbortSignal): OwnedTurn => {
     const { index } = admission.replica;
@@ -89,6 +92,7 @@ export const meterRequest = (
       for (let more = 1; more < length; more++) replica.interTokenLatency.observe(0);
       replica.generationTokens.inc(length);
       tokens += length;
+      readTokens = tokens;
       hold(length);
       lastTokenMs = nowMs;
       return run;
@@ -125,8 +129,8 @@ export const meterRequest = (
     sink: (inner) => ({
       text: (piece) => {
         if (firstText === undefined) {
-          firstText = elapsed();
-          current?.timeToFirstToken.observe(firstText);
+          firstText = { at: elapsed(), tokens: readTokens };
+          current?.timeToFirstToken.observe(firstText.at);
         }
         inner.text(piece);
       },

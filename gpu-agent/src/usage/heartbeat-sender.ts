@@ -20,6 +20,8 @@ export class HeartbeatSender {
   readonly #options: HeartbeatSenderOptions;
   readonly #abort = new AbortController();
   #due = Promise.withResolvers<void>();
+  #hurried = false;
+  #ending = false;
   #loop: Promise<void> | undefined;
   #arrived = true;
 
@@ -33,25 +35,35 @@ export class HeartbeatSender {
 
   /** Sends the next one now, or right after the one in flight. */
   hurry(): void {
+    this.#hurried = true;
     this.#due.resolve();
+  }
+
+  /** Ends when the one in flight, and one that hurry() has asked for since, are answered; gives up what is not within `limitMs`. */
+  async finish(limitMs: number): Promise<void> {
+    this.#ending = true;
+    this.#due.resolve();
+    const limit = this.#options.clock.after(limitMs, () => this.#abort.abort());
+    await this.#loop;
+    limit.cancel();
   }
 
   /** Ends; a heartbeat in flight is given up. */
   async stop(): Promise<void> {
     this.#abort.abort();
-    this.#due.resolve();
-    await this.#loop;
+    await this.finish(0);
   }
 
   async #run(): Promise<void> {
     const { clock, intervalMs } = this.#options;
-    while (!this.#abort.signal.aborted) {
+    do {
+      this.#hurried = false;
       this.#due = Promise.withResolvers();
       const timer = clock.after(intervalMs, () => this.#due.resolve());
       await this.#send();
-      await this.#due.promise;
+      if (!this.#ending) await this.#due.promise;
       timer.cancel();
-    }
+    } while (!this.#abort.signal.aborted && (!this.#ending || this.#hurried));
   }
 
   async #send(): Promise<void> {

@@ -22,6 +22,9 @@ import { UsageSpool } from "./usage-spool.ts";
 /** How long `close` waits for turns that were cut off to leave their records. */
 export const SETTLE_TIMEOUT_MS = 2_000;
 
+/** How long `flush` waits for the last heartbeat: it spares the edge a request that fails over, and is worth no more than that. */
+export const LAST_BEAT_LIMIT_MS = 1_000;
+
 type UsageConfig = Pick<
   ServeConfig,
   "edgeUrl" | "agentId" | "heartbeatIntervalMs" | "spoolDirectory" | "maxSpooledRecords" | "signingKeys"
@@ -35,7 +38,7 @@ export interface UsageService {
   figures(): UsageFigures | undefined;
   /** Tells the edge of a change now. */
   beatNow(): void;
-  /** Delivers what is there, once and within `limitMs`; nothing is delivered afterwards. */
+  /** Delivers what is there, the heartbeat that is due included, once and within `limitMs`; nothing is delivered afterwards. */
   flush(limitMs: number): Promise<void>;
   /** Waits for the records of turns that end, and closes the spool. Idempotent. */
   close(): Promise<void>;
@@ -123,7 +126,7 @@ export const openUsage = async (
       spool && { backlog: spool.backlog, rejected: spool.rejected, deliveryError: delivery?.error ?? null },
     beatNow: () => sender?.hurry(),
     flush: async (limitMs) => {
-      await delivery?.finish(limitMs);
+      await Promise.all([delivery?.finish(limitMs), sender?.finish(Math.min(limitMs, LAST_BEAT_LIMIT_MS))]);
     },
     close: async () => {
       if (closed) return;
